@@ -63,8 +63,23 @@ func TestImportSays(t *testing.T) {
 		// A converter makes another key, or carries the count.
 		{"haproxy", strings.Replace(counted, "src", "src,ipmask(24)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "limit: 5"}},
 		{"haproxy", strings.Replace(counted, "src", "hdr(X-A,1)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "!key: header:X-A"}},
-		{"haproxy", counted + " acl many src,table_http_req_rate(f) gt 7\n http-request deny if many { path /a }", []string{"mode: shadow", "limit: 7", "window: 10s", "path: /a",
+		{"haproxy", counted + " acl many src,ipmask(24),table_http_req_rate(f) gt 7\n http-request deny if many { path /a }", []string{"mode: shadow", "limit: 7", "window: 10s", "path: /a",
 			"# note: a variable or a converter of HAProxy carries this limit: 7 is what this file shows of it"}},
+		// That of an address is the same as src_http_req_rate.
+		{"haproxy", counted + " acl many src,table_http_req_rate(f) gt 7\n http-request deny if many { path /a }", []string{"!mode: shadow", "limit: 7", "window: 10s", "path: /a"}},
+		{"haproxy", "frontend f\n http-request deny if { src,table_http_req_rate(away) gt 7 }\n", []string{"# 1 of 1 limit: 0 rules, 0 shadows, 1 note",
+			"# line 2: left out: http-request deny if { src,table_http_req_rate(away) gt 7 }: no line of this file counts addresses in the table away, so it refuses nobody"}},
+		// Of several conditions of one name one is enough, and so it is of what || parts.
+		{"haproxy", counted + " acl in path_beg /in\n acl in path_beg /sign-in\n http-request deny if in METH_PUT { sc_http_req_rate(0) gt 5 }", []string{"path: ~^(?:/in|/sign-in)", "- PUT", "!mode: shadow"}},
+		{"haproxy", counted + " acl in path /in\n acl in hdr(x-in) yes\n http-request deny if in { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow"}},
+		{"haproxy", counted + " acl in src 192.0.2.1\n acl in src 192.0.2.2\n http-request deny if !in { sc_http_req_rate(0) gt 5 }", []string{"- 192.0.2.1", "- 192.0.2.2", "not:", "!mode: shadow"}},
+		{"haproxy", counted + " http-request deny if { path /a } { sc_http_req_rate(0) gt 5 } || { path /b } { sc_http_req_rate(0) gt 9 } or { path /c }", []string{"# 1 of 1 limit: 1 rule, 0 shadows, 0 notes",
+			"path: /a", "path: /b", "limit: 5", "limit: 9", "!mode: shadow", "# line 4: left out of http-request deny if { path /a } { sc_http_req_rate(0) gt 5 } || { path /b } { sc_http_req_rate(0) gt 9 } or { path /c }: { path /c }: it is about no counter, and refuses always"}},
+		// Tables of peers, and what nobody uses.
+		{"haproxy", "peers both\n peer a 192.0.2.1:1\n table seen type ip size 1m expire 1m store http_req_rate(20s)\nfrontend f\n http-request track-sc0 src table both/seen\n http-request deny if { sc_http_req_rate(0) gt 5 }",
+			[]string{"limit: 5", "window: 20s", "# 1 of 1 limit: 1 rule, 0 shadows, 0 notes"}},
+		{"haproxy", counted + " filter bwlim-out slow limit 1m key src\n maxconn 9\n", []string{"# 3 of 3 limits: 0 rules, 0 shadows, 3 notes",
+			"# line 2: left out: stick-table type ip size 1m expire 1m store http_req_rate(10s): no line of this file refuses by it"}},
 		{"haproxy", counted + " http-request set-var(txn.most) path,map_beg(/etc/most.map,30)\n http-request set-var(txn.made) src,table_http_req_rate(f)\n" +
 			" http-request deny if { var(txn.most),sub(txn.made) lt 0 }", []string{"mode: shadow", "limit: 30", "window: 10s",
 			"# note: a variable or a converter of HAProxy carries this limit: 30 is what this file shows of it"}},
@@ -91,10 +106,30 @@ func TestImportSays(t *testing.T) {
 		{"haproxy", counted + " http-request track-sc0 hdr(X-A)\n http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"# line 4: left out: http-request track-sc0 hdr(X-A): a line above it has filled sc0 for all requests", "!key: header:X-A"}},
 		{"haproxy", strings.Replace(counted, "src", "hdr(X-A)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"key: header:X-A", `X-A: "*"`}},
 
-		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  Value: b\n " + limited, []string{"# line 3: left out, with the descriptors within it: a: there is no field Value in a configuration of Envoy's ratelimit", "!rules:"}},
-		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight, requests_per_unit: 5}\n", []string{`# line 3: left out: a: the unit "fortnight" is none of Envoy's ratelimit`}},
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  Value: b\n " + limited, []string{"# line 3: left out, with the descriptors within it: key a: 5 in a second: there is no field Value in a configuration of Envoy's ratelimit", "!rules:"}},
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight, requests_per_unit: 5}\n", []string{`# line 3: left out: key a: 5 in a fortnight: the unit "fortnight" is none of Envoy's ratelimit`}},
 		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  value: b\n  rate_limit: {unlimited: true}\n", []string{"limit: 1000000000"}},
-		{"envoy-ratelimit", "kind: ConfigMap\ndata:\n  c.yaml: |\n    domain: d\n    descriptors:\n    - key: a\n     " + limited, []string{"# line 6: key a, value: 5 in a second"}},
+		{"envoy-ratelimit", "kind: ConfigMap\ndata:\n  c.yaml: |\n    domain: d\n    descriptors:\n    - key: a\n     " + limited, []string{"# line 6: key a: 5 in a second"}},
+		// Values are text, whatever YAML makes of them, and merges are as ratelimit reads them.
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- {key: a, value: 2.50, rate_limit: {unit: hour, requests_per_unit: 4}}\n- {key: b, value: 010, rate_limit: {unit: hour, requests_per_unit: 4}}\n- {key: c, value: No, rate_limit: {unit: hour, requests_per_unit: 4}}\n- {key: d, value: null, rate_limit: {unit: hour, requests_per_unit: 4}}\n",
+			[]string{`value: "2.50"`, `value: "010"`, `value: "No"`, "# line 6: key d: 4 in a hour", "# 4 of 4 limits: 4 rules, 0 shadows, 0 notes"}},
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  rate_limit: &most {unit: day, requests_per_unit: 9}\n- key: b\n  rate_limit:\n    requests_per_unit: 8\n    <<: *most\n- key: c\n  rate_limit:\n    <<: [*most]\n    unit: hour\n",
+			[]string{"# line 5: key b: 8 in a day", "# line 9: key c: 9 in a hour", "limit: 8", "window: 24h"}},
+		{"envoy-ratelimit", "kind: ConfigMap\ndata: {a.yaml: \"domain: d\\ndescriptors:\\n- key: a\\n  rate_limit: {unit: second, requests_per_unit: 5}\\n\"}\n", []string{"# line 2: key a: 5 in a second"}},
+		{"envoy-ratelimit", "redis: {host: a}\nratelimit:\n  config:\n  - domain: d\n    descriptors:\n    - {key: a, rate_limit: {unit: second, requests_per_unit: 4000000000}}\n", []string{"limit: 1000000000"}},
+		// Two that hold together here, of which Envoy takes one; and one that refuses nobody there.
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- {key: a, rate_limit: {name: most, unit: hour, requests_per_unit: 4}}\n- {key: b, rate_limit: {unit: hour, requests_per_unit: 400, replaces: [{name: most}]}}\n- {key: c, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 6}}\n",
+			[]string{"# 3 of 3 limits: 1 rule, 2 shadows, 0 notes", "# note: a shadow, because this has no equal, or is not understood: that another limit replaces most where both are about a request",
+				"# note: a shadow, because this has no equal, or is not understood: quota_mode, in which Envoy refuses nobody"}},
+
+		// Programs are passed over by their braces, and what they limit is said.
+		{"nginx", zones + "init_by_lua_block { local a = { b = '}' } -- } \n --[[ } ]] }\nserver { limit_req zone=a;\naccess_by_lua_block { local limit = require \"resty.limit.req\" } }",
+			[]string{"# 4 of 4 limits: 1 rule, 0 shadows, 3 notes", "# line 4: init_by_lua_block is a program, and is not read",
+				"# line 7: left out: access_by_lua_block: it is a program that limits requests, and is not read"}},
+		{"nginx", zones + "server { location /a { limit_req zone=a; } location /b { limit_req off; limit_conn d 5; } }", []string{"# line 4: limit_req off has no rule: it ends the limits around it here",
+			"# line 4: left out: limit_conn d 5: its zone d is not in this file", "# 5 of 5 limits: 1 rule, 0 shadows, 4 notes"}},
+		// A path has no query, so all that differs there would be one.
+		{"nginx", strings.Replace(zones, "$binary_remote_addr", "$binary_remote_addr$request_uri", 1) + "server { limit_req zone=a; }", []string{"mode: shadow", "# note: " + requestURI}},
 	} {
 		r, err := Import(x.kind, "f", []byte(x.text), nil)
 		if err != nil {

@@ -3,233 +3,273 @@ package importer
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 )
 
 // A descriptor of envoyproxy/ratelimit's configuration.
 type descriptor struct {
-	Key       string
-	Value     string
-	RateLimit *struct {
-		Unit            string
-		RequestsPerUnit uint32 `yaml:"requests_per_unit"`
-		Unlimited       bool
-		Name            string
-		Replaces        []struct{ Name string }
-	} `yaml:"rate_limit"`
-	ShadowMode     bool `yaml:"shadow_mode"`
-	QuotaMode      bool `yaml:"quota_mode"`
-	Descriptors    []descriptor
-	ValueToMetric  bool `yaml:"value_to_metric"`
-	ShareThreshold bool `yaml:"share_threshold"`
+	line        int
+	key, value  string
+	limit       *envoyLimit // nil: it has none of its own
+	shadow      bool        // shadow_mode
+	quota       bool        // quota_mode
+	shares      bool        // share_threshold
+	descriptors []descriptor
+	unknown     string // a field that there is not
+}
 
-	line    int
-	unknown string // a field that there is not
+// An envoyLimit is a rate_limit.
+type envoyLimit struct {
+	unit, requests, name string
+	unlimited            bool
+	replaces             []string
+}
+
+// envoyFile is what is known of one.
+type envoyFile struct {
+	*Result
+	replaced map[string]bool // names of limits whose place others take
 }
 
 var units = map[string]string{"second": "1s", "minute": "1m", "hour": "1h", "day": "24h"}
 
 func envoy(r *Result, text string) error {
-	parsed, err := parser.ParseBytes([]byte(text), 0)
+	docs, err := readTrees(text, lines{})
 	if err != nil {
-		return fmt.Errorf("%s is no YAML: %s", r.File, strings.SplitN(err.Error(), "\n", 2)[0])
+		return fmt.Errorf("%s is no YAML: %w", r.File, err)
 	}
-	found := false
-	for _, doc := range parsed.Docs {
-		is, err := r.envoyDomain(doc.Body, 0)
-		if err != nil {
-			return err
+	var domains []*tree
+	kind := ""
+	for _, doc := range docs {
+		kind = doc.words("kind")
+		domains = append(domains, domainsIn(doc, 0)...)
+	}
+	if len(domains) == 0 {
+		if kind != "" {
+			kind = fmt.Sprintf("; what a %s says is in the configuration that your control plane makes of it", kind)
 		}
-		found = found || is
+		return fmt.Errorf("%s has no domain: it is not a configuration of Envoy's ratelimit, which names one, and descriptors%s", r.File, kind)
 	}
-	if !found {
-		return fmt.Errorf("%s has no domain: it is not a configuration of Envoy's ratelimit, which names one, and descriptors", r.File)
+	f := &envoyFile{r, make(map[string]bool)}
+	lists := make([][]descriptor, len(domains))
+	for i, d := range domains {
+		lists[i] = f.descriptors(d.field("descriptors"))
+	}
+	for i, d := range domains {
+		for j := range lists[i] {
+			f.descriptor(d.words("domain"), nil, &lists[i][j], 0)
+		}
 	}
 	r.services = len(r.Rules) > 0
 	return nil
 }
 
-// envoyDomain reads a document: a domain with its descriptors, or a ConfigMap of Kubernetes whose
-// values are such documents. It begins after a number of lines.
-func (r *Result) envoyDomain(body ast.Node, before int) (found bool, err error) {
-	var file struct {
-		Kind        string
-		Domain      string
-		Descriptors []descriptor
+// domainsIn finds the mappings of a document that have a domain: itself, a part of a chart's values,
+// or what a ConfigMap of Kubernetes has as text.
+func domainsIn(t *tree, depth int) (found []*tree) {
+	if t == nil || depth > 20 {
+		return nil
 	}
-	if body == nil {
-		return false, nil
+	if t.words("domain") != "" {
+		return []*tree{t}
 	}
-	if err := yaml.NodeToValue(body, &file); err != nil {
-		return false, fmt.Errorf("%s is not a configuration of Envoy's ratelimit: %s", r.File,
-			strings.SplitN(err.Error(), "\n", 2)[0])
-	}
-	if file.Kind == "ConfigMap" && before == 0 {
-		return r.configMap(body)
-	}
-	if file.Domain == "" {
-		return false, nil
-	}
-	r.envoyLines(body, file.Descriptors, before)
-	for i := range file.Descriptors {
-		r.descriptor(file.Domain, nil, &file.Descriptors[i], 0)
-	}
-	return true, nil
-}
-
-// configMap reads the documents of a ConfigMap.
-func (r *Result) configMap(body ast.Node) (found bool, err error) {
-	m, is := body.(*ast.MappingNode)
-	if !is {
-		return false, nil
-	}
-	for _, v := range m.Values {
-		data, is := v.Value.(*ast.MappingNode)
-		if v.Key.String() != "data" || !is {
-			continue
+	if t.words("kind") == "ConfigMap" {
+		data := t.field("data")
+		if data == nil {
+			return nil
 		}
-		for _, item := range data.Values {
-			text, is := item.Value.(*ast.LiteralNode)
-			if !is {
-				continue
-			}
-			parsed, err := parser.ParseBytes([]byte(text.Value.Value), 0)
+		for _, item := range data.fields {
+			docs, err := readTrees(item.value.text, lines{item.value.line, !item.value.block})
 			if err != nil {
 				continue // it may have other files
 			}
-			for _, doc := range parsed.Docs {
-				one, err := r.envoyDomain(doc.Body, text.GetToken().Position.Line)
-				if err != nil {
-					return false, err
-				}
-				found = found || one
+			for _, doc := range docs {
+				found = append(found, domainsIn(doc, depth+1)...)
 			}
 		}
+		return found
 	}
-	return found, nil
+	for _, f := range t.fields {
+		found = append(found, domainsIn(f.value, depth+1)...)
+	}
+	for _, item := range t.items {
+		found = append(found, domainsIn(item, depth+1)...)
+	}
+	return found
 }
 
-// envoyFields are those of a descriptor and of its rate_limit. Ratelimit refuses others.
-var envoyFields = map[string]bool{"key": true, "value": true, "descriptors": true,
-	"rate_limit": true, "shadow_mode": true, "detailed_metric": true, "value_to_metric": true,
-	"share_threshold": true, "quota_mode": true, "metadata": true,
-	"rate_limit.unit": true, "rate_limit.requests_per_unit": true, "rate_limit.unlimited": true,
-	"rate_limit.name": true, "rate_limit.replaces": true}
+// Fields of a descriptor and of its rate_limit. Ratelimit refuses others.
+var (
+	descriptorFields = []string{"key", "value", "descriptors", "rate_limit", "shadow_mode",
+		"detailed_metric", "value_to_metric", "share_threshold", "quota_mode", "metadata"}
+	limitFields = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+)
 
 // unknownField is the first field of a descriptor that it cannot have.
-func unknownField(n ast.Node, within string) string {
-	m, is := n.(*ast.MappingNode)
-	if !is {
-		return ""
-	}
-	for _, v := range m.Values {
-		name := within + v.Key.String()
-		if !envoyFields[name] {
-			return name
+func unknownField(t *tree) string {
+	for _, f := range t.fields {
+		if !slices.Contains(descriptorFields, f.key) {
+			return f.key
 		}
-		if name == "rate_limit" {
-			if bad := unknownField(v.Value, "rate_limit."); bad != "" {
-				return bad
+	}
+	if l := t.field("rate_limit"); l != nil {
+		for _, f := range l.fields {
+			if !slices.Contains(limitFields, f.key) {
+				return "rate_limit." + f.key
 			}
 		}
 	}
 	return ""
 }
 
-// envoyLines finds where each descriptor stands, and what it has that none can have.
-func (r *Result) envoyLines(n ast.Node, list []descriptor, before int) {
-	m, is := n.(*ast.MappingNode)
-	if !is {
-		return
+// isTrue reads a boolean as ratelimit's YAML does.
+func isTrue(text string) bool {
+	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(text))
+}
+
+// descriptors reads a list of them, and has each limit accounted for.
+func (f *envoyFile) descriptors(t *tree) (list []descriptor) {
+	if t == nil {
+		return nil
 	}
-	for _, v := range m.Values {
-		s, several := v.Value.(*ast.SequenceNode)
-		if v.Key.String() != "descriptors" || !several {
-			continue
+	for _, item := range t.items {
+		d := descriptor{line: item.line, key: item.words("key"), value: item.words("value"),
+			shadow: isTrue(item.words("shadow_mode")), quota: isTrue(item.words("quota_mode")),
+			shares:  isTrue(item.words("share_threshold")),
+			unknown: unknownField(item), descriptors: f.descriptors(item.field("descriptors"))}
+		if l := item.field("rate_limit"); l != nil {
+			d.limit = &envoyLimit{unit: l.words("unit"), requests: l.words("requests_per_unit"),
+				name: l.words("name"), unlimited: isTrue(l.words("unlimited"))}
+			if r := l.field("replaces"); r != nil {
+				for _, other := range r.items {
+					d.limit.replaces = append(d.limit.replaces, other.words("name"))
+					f.replaced[other.words("name")] = true
+				}
+			}
+			f.mention(lineOf(d.line), d.String())
 		}
-		for i := range min(len(list), len(s.Values)) {
-			list[i].line = s.Values[i].GetToken().Position.Line + before
-			list[i].unknown = unknownField(s.Values[i], "")
-			r.envoyLines(s.Values[i], list[i].Descriptors, before)
-		}
+		list = append(list, d)
 	}
+	return list
+}
+
+// String is the descriptor as notes and rules say it.
+func (d *descriptor) String() string {
+	text := "key " + d.key
+	if d.value != "" {
+		text += ", value " + d.value
+	}
+	switch l := d.limit; {
+	case l == nil:
+	case l.unit == "" && !l.unlimited:
+		text += ": a rate_limit without a unit"
+	case l.unlimited:
+		text += ": unlimited"
+	default:
+		text += fmt.Sprintf(": %s in a %s", l.requests, strings.ToLower(l.unit))
+	}
+	return text
 }
 
 // descriptor makes rules of one and of those within it.
-func (r *Result) descriptor(domain string, above []yaml.MapSlice, d *descriptor, depth int) {
-	entry := yaml.MapSlice{{Key: "key", Value: d.Key}}
-	name := d.Key
-	if d.Value != "" {
-		entry = append(entry, yaml.MapItem{Key: "value", Value: d.Value})
-		name = d.Value
+func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *descriptor, depth int) {
+	entry := yaml.MapSlice{{Key: "key", Value: d.key}}
+	if d.value != "" {
+		entry = append(entry, yaml.MapItem{Key: "value", Value: d.value})
 	}
 	entries := append(above[:len(above):len(above)], entry)
+	at, why := lineOf(d.line), ""
+	switch {
+	case d.key == "":
+		why = "it has no key"
+	case d.unknown != "":
+		why = "there is no field " + d.unknown + " in a configuration of Envoy's ratelimit"
+	case depth > 20:
+		why = "descriptors within descriptors, more than 20 deep"
+	}
+	if why != "" {
+		f.leftOut(d, why)
+		return
+	}
+	if d.limit != nil {
+		f.limit(at, domain, entries, d)
+	}
+	for i := range d.descriptors {
+		f.descriptor(domain, entries, &d.descriptors[i], depth+1)
+	}
+}
+
+// leftOut notes that a descriptor has no rule, nor one within it.
+func (f *envoyFile) leftOut(d *descriptor, why string) {
+	f.note(lineOf(d.line), "left out, with the descriptors within it: %s: %s", d.String(), why)
+	for i := range d.descriptors {
+		f.leftOut(&d.descriptors[i], "the one around it is left out")
+	}
+}
+
+// limit makes a rule of a rate_limit.
+func (f *envoyFile) limit(at Position, domain string, entries []yaml.MapSlice, d *descriptor) {
+	l, x := d.limit, Rule{Position: at, From: d.String()}
 	names := domain
 	for _, e := range entries {
 		names += "_" + fmt.Sprint(e[len(e)-1].Value)
 	}
-	x := Rule{Position: lineOf(d.line), From: strings.TrimSpace(fmt.Sprintf("key %s, value %s",
-		d.Key, d.Value))}
-	switch l := d.RateLimit; {
-	case d.Key == "":
-		r.note(lineOf(d.line), "left out: a descriptor without a key")
-		return
-	case d.unknown != "":
-		r.note(lineOf(d.line),
-			"left out, with the descriptors within it: %s: there is no field %s in a configuration of Envoy's ratelimit", name, d.unknown)
-		return
-	case l == nil:
-	case l.Unlimited:
-		x.Name = r.name(names)
-		x.From += ": unlimited"
-		x.Notes = []string{"unlimited: a limit that nobody reaches, before rules about any value"}
-		x.fields = descriptorRule(x.Name, domain, entries, 1_000_000_000, "1s")
-		r.add(x)
+	unit := strings.ToLower(l.unit)
+	n, err := strconv.ParseUint(strings.ReplaceAll(l.requests, "_", ""), 0, 32)
+	window := units[unit]
+	var unknown []string
+	switch {
+	case l.unlimited:
+		n, window = mostRequests, "1s"
+		x.Notes = append(x.Notes,
+			"unlimited: a limit that nobody reaches, before rules about any value")
 	case !slices.Contains([]string{"second", "minute", "hour", "day", "week", "month", "year"},
-		strings.ToLower(l.Unit)):
-		r.note(lineOf(d.line), "left out: %s: the unit %q is none of Envoy's ratelimit", name,
-			l.Unit)
-	case units[strings.ToLower(l.Unit)] == "":
-		r.note(lineOf(d.line),
-			"left out: %s: a window of a %s is longer than 24h, which is the longest here: a quota of a plan may be what you want", name, strings.ToLower(l.Unit))
-	default:
-		x.From += fmt.Sprintf(": %d in a %s", l.RequestsPerUnit, strings.ToLower(l.Unit))
-		x.Name = r.name(names)
-		x.fields = descriptorRule(x.Name, domain, entries, l.RequestsPerUnit,
-			units[strings.ToLower(l.Unit)])
-		if d.ShadowMode {
-			x.fields = append(x.fields, yaml.MapItem{Key: "mode", Value: "shadow"})
-		}
-		if len(l.Replaces) > 0 {
-			x.Notes = append(x.Notes,
-				"replaces: a descriptor is under the rule with its entries, and takes no other's place")
-		}
-		if d.QuotaMode || d.ShareThreshold {
-			x.Notes = append(x.Notes,
-				"quota_mode and share_threshold have no equal: each value that an entry leaves open has a counter of its own")
-		}
-		if l.RequestsPerUnit == 0 {
-			r.note(lineOf(d.line),
-				"left out: %s: a limit of 0 refuses everything: have the proxy refuse it", name)
-			delete(r.names, x.Name)
-			break
-		}
-		r.add(x)
-	}
-	if depth > 20 {
-		r.note(lineOf(d.line), "left out: descriptors within descriptors, more than 20 deep")
+		unit):
+		f.note(at, "left out: %s: the unit %q is none of Envoy's ratelimit", d.String(), l.unit)
 		return
+	case window == "":
+		f.note(at, "left out: %s: a window of a %s is longer than 24h, which is the longest here: a quota of a plan may be what you want", d.String(), unit)
+		return
+	case err != nil:
+		f.note(at, "left out: %s: %q is no number of requests", d.String(), l.requests)
+		return
+	case n == 0:
+		f.note(at, "left out: %s: a limit of 0 refuses everything: have the proxy refuse it",
+			d.String())
+		return
+	case n > mostRequests:
+		x.Notes = append(x.Notes, fmt.Sprintf("%d is the most that a limit can be", mostRequests))
+		n = mostRequests
 	}
-	for i := range d.Descriptors {
-		r.descriptor(domain, entries, &d.Descriptors[i], depth+1)
+	if d.quota {
+		unknown = append(unknown, "quota_mode, in which Envoy refuses nobody")
 	}
+	if l.name != "" && f.replaced[l.name] {
+		unknown = append(unknown,
+			"that another limit replaces "+l.name+" where both are about a request")
+	}
+	if d.shares {
+		x.Notes = append(x.Notes,
+			"share_threshold has no equal: each value that an entry leaves open has a counter of its own")
+	}
+	x.Name = f.name(names)
+	x.fields = descriptorRule(x.Name, domain, entries, n, window)
+	if len(unknown) > 0 {
+		x.Notes = append(x.Notes, noEqual(unknown))
+	}
+	if d.shadow || len(unknown) > 0 {
+		x.fields = append(x.fields, yaml.MapItem{Key: "mode", Value: "shadow"})
+	}
+	f.add(x)
 }
 
-func descriptorRule(name, domain string, entries []yaml.MapSlice, limit uint32,
+// mostRequests is the highest limit of a rule.
+const mostRequests = 1_000_000_000
+
+func descriptorRule(name, domain string, entries []yaml.MapSlice, limit uint64,
 	window string) yaml.MapSlice {
 	return yaml.MapSlice{{Key: "name", Value: name},
 		{Key: "match",

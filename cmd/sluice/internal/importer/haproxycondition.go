@@ -10,15 +10,12 @@ import (
 )
 
 // except leaves out the requests that a condition is about.
-func (c *condition) except(s *proxySection, cond []string) {
+func (c *condition) except(s *frontend, cond []string) {
 	list := terms(cond)
 	if len(list) == 1 {
 		not, test := strings.HasPrefix(list[0][0], "!"), list[0][1:]
 		if len(list[0]) == 1 {
-			test = nil
-			if all := s.acls[strings.TrimPrefix(list[0][0], "!")]; len(all) == 1 {
-				test = all[0]
-			}
+			test = oneTest(s.acls[strings.TrimPrefix(list[0][0], "!")])
 		}
 		if test != nil {
 			c.haproxy(!not, test)
@@ -26,6 +23,43 @@ func (c *condition) except(s *proxySection, cond []string) {
 		}
 	}
 	c.unknown = append(c.unknown, "that those pass who are "+strings.Join(cond, " "))
+}
+
+// predefined are the conditions that HAProxy has a name for.
+var predefined = map[string][]string{
+	"METH_CONNECT": {"method", "CONNECT"}, "METH_DELETE": {"method", "DELETE"},
+	"METH_GET": {"method", "GET", "HEAD"}, "METH_HEAD": {"method", "HEAD"},
+	"METH_OPTIONS": {"method", "OPTIONS"}, "METH_POST": {"method", "POST"},
+	"METH_PUT": {"method", "PUT"}, "METH_TRACE": {"method", "TRACE"},
+	"LOCALHOST": {"src", "127.0.0.0/8", "::1"},
+}
+
+// oneTest is what several conditions of one name say, one of which is enough, as one test; nil:
+// they are about different things.
+func oneTest(tests [][]string) (one []string) {
+	for _, test := range tests {
+		values := len(test)
+		for i := 1; i < len(test); i++ {
+			if test[i] == "-m" {
+				i++
+			} else if !strings.HasPrefix(test[i], "-") {
+				values = i
+				break
+			}
+		}
+		switch {
+		case one == nil:
+			one = slices.Clone(test)
+		case len(one) <= values || !slices.Equal(one[:values], test[:values]) ||
+			strings.HasPrefix(one[values], "-") || values == len(test):
+			return nil
+		case slices.ContainsFunc(test, func(w string) bool { return w == "gt" || w == "ge" }):
+			return nil // numbers: the least of them
+		default:
+			one = append(one, test[values:]...)
+		}
+	}
+	return one
 }
 
 // haproxy adds a test to a condition.

@@ -2,10 +2,60 @@ package importer
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// A section is a frontend, backend, listen, or peers of HAProxy, or another.
+type section struct {
+	kind, name string
+	lines      []line
+}
+
+// A line is one of a section, in words.
+type line struct {
+	n     int
+	words []string
+}
+
+func (l line) String() string { return strings.Join(l.words, " ") }
+
+var sectionKinds = []string{"frontend", "backend", "listen", "defaults", "global", "peers", "cache",
+	"resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward", "fcgi-app",
+	"crt-store", "traces", "log-profile", "acme"}
+
+// parseHAProxy reads the sections of a configuration.
+func parseHAProxy(text string) (sections []*section, err error) {
+	n := 0
+	text = strings.TrimPrefix(text, "\ufeff")
+	for words := range strings.Lines(text) {
+		n++
+		words, err := haproxyWords(words)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		case len(words) == 0:
+		case slices.Contains(sectionKinds, words[0]):
+			s := &section{kind: words[0]}
+			if len(words) > 1 {
+				s.name = words[1]
+			}
+			sections = append(sections, s)
+		case len(sections) == 0:
+			if strings.HasPrefix(words[0], ".") { // a condition on whether lines are read
+				continue
+			}
+			return nil, fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n,
+				words[0])
+		default:
+			s := sections[len(sections)-1]
+			s.lines = append(s.lines, line{n, words})
+		}
+	}
+	return sections, nil
+}
 
 // haproxyWords splits a line as HAProxy does: quotes, backslashes, comments.
 func haproxyWords(line string) (words []string, err error) {
@@ -123,7 +173,7 @@ func verbsOf(words []string) []string {
 }
 
 // trackOf is what a line has counted in a slot.
-func trackOf(s *proxySection, words []string) (slot string, t track, is bool) {
+func trackOf(s *section, words []string) (slot string, t track, is bool) {
 	verbs := verbsOf(words)
 	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
 		return "", t, false
@@ -175,4 +225,22 @@ func terms(cond []string) (list [][]string) {
 		i = end
 	}
 	return list
+}
+
+// alternatives are what || or or stands between in a condition: each is enough.
+func alternatives(cond []string) (list [][]string) {
+	begin, within := 0, false
+	for i, w := range cond {
+		switch {
+		case w == "{":
+			within = true
+		case w == "}":
+			within = false
+		case !within && (w == "||" || w == "or") && cond[0] != "unless":
+			list = append(list, cond[begin:i])
+			begin = i + 1
+		}
+	}
+	list = append(list, cond[begin:])
+	return slices.DeleteFunc(list, func(c []string) bool { return len(c) == 0 })
 }

@@ -52,13 +52,18 @@ type Result struct {
 	File  string `json:"file"`
 	Rules []Rule `json:"rules"`
 	Notes []Note `json:"notes"`
-	YAML  string `json:"yaml"` // a configuration, with the notes
+	// Account says that no limit is lost
+	Account Account `json:"account"`
+	YAML    string  `json:"yaml"` // a configuration, with the notes
 
 	trust    []string // of proxies
 	header   string   // in which they name clients
 	services bool     // the rules are about descriptors
 	names    map[string]bool
-	open     Open
+	mentions []mention
+	// Rules count by address, of which the original counts each
+	addresses bool
+	open      Open
 }
 
 // A File is one that another includes.
@@ -86,7 +91,7 @@ func Import(kind, file string, text []byte, open Open) (*Result, error) {
 	if err := read(r, string(text)); err != nil {
 		return nil, err
 	}
-	if len(r.Rules) == 0 {
+	if r.account(); len(r.Rules) == 0 {
 		r.note(lineOf(1), "there is no limit in it that could be a rule")
 	}
 	slices.SortStableFunc(r.Notes, func(a, b Note) int {
@@ -152,6 +157,20 @@ func (r *Result) add(x Rule) bool {
 		return false
 	}
 	r.Rules = append(r.Rules, x)
+	r.addresses = r.addresses || x.countsAddresses()
+	return true
+}
+
+// countsAddresses reports whether the rule counts requests by the client's address.
+func (x *Rule) countsAddresses() bool {
+	for _, f := range x.fields {
+		switch parts, several := f.Value.([]string); {
+		case f.Key == "match" && strings.Contains(fmt.Sprint(f.Value), "{descriptors "):
+			return false
+		case f.Key == "key":
+			return several && slices.Contains(parts, "source")
+		}
+	}
 	return true
 }
 
@@ -161,6 +180,10 @@ func (r *Result) write() error {
 	fmt.Fprintf(&b,
 		"# Made of %s. Read the notes, and try the rules as shadows first (sluice --shadow).\n",
 		r.File)
+	fmt.Fprintf(&b, "# %v\n", r.Account)
+	if r.addresses && len(r.Rules) > 0 {
+		b.WriteString("# A client of IPv6 is its /64 here (source.ipv6_prefix), and one address there.\n")
+	}
 	comment := func(indent, text string) {
 		fmt.Fprintf(&b, "%s# %s\n", indent, strings.Join(strings.Fields(text), " "))
 	}
@@ -256,4 +279,10 @@ func (c *condition) whole() yaml.MapSlice {
 		m = append(m, yaml.MapItem{Key: "not", Value: c.not})
 	}
 	return m
+}
+
+// noEqual is the note of a shadow.
+func noEqual(unknown []string) string {
+	return "a shadow, because this has no equal, or is not understood: " +
+		strings.Join(unknown, ", ")
 }

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,6 +22,12 @@ func TestImport(t *testing.T) {
 			continue
 		}
 		golden.Check(t, file+".sluice", []byte(r.YAML))
+		says := map[string]string{"nginx": `(?m)^[^#\n]*\blimit_(?:req|conn|rate) `,
+			"haproxy":         `(?:deny|tarpit|silent-drop|reject) .*(?:_rate|_cur|gpc0|if fast)|\bmaxconn`,
+			"envoy-ratelimit": `\brate_limit:`}[kind]
+		if n := len(regexp.MustCompile(says).FindAll(text, -1)); n != r.Account.Limits {
+			t.Errorf("%s says a limit %d times: %v", file, n, r.Account)
+		}
 	}
 }
 
@@ -62,8 +69,12 @@ func FuzzImport(f *testing.F) {
 		f.Add(kind, string(text))
 	}
 	f.Fuzz(func(t *testing.T, kind, text string) {
-		if r, err := Import(kind, "f", []byte(text), nil); err != nil && strings.Contains(err.Error(), "is no configuration") {
+		r, err := Import(kind, "f", []byte(text), nil)
+		if err != nil && strings.Contains(err.Error(), "is no configuration") {
 			t.Errorf("%v\n%v", err, r)
+		}
+		if err == nil && r.Account.Rules+r.Account.Shadows+r.Account.Notes != r.Account.Limits {
+			t.Errorf("%v of\n%s", r.Account, text)
 		}
 	})
 }

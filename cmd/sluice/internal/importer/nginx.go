@@ -57,10 +57,11 @@ func nginx(r *Result, text string) error {
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
-			f.note(d.at, "left out: %s: it is not about HTTP", d.name())
+			f.otherThanHTTP(d, d)
 		}
 		return other
 	})
+	f.mentionsOf(list)
 	f.collect(list)
 	f.walk(list, scope{status: "503", connStatus: "503"})
 	for i := range f.Rules {
@@ -84,6 +85,74 @@ func nginx(r *Result, text string) error {
 	return nil
 }
 
+// otherThanHTTP notes that a block, and each limit in it, is about something else.
+func (f *nginxFile) otherThanHTTP(d, block directive) {
+	if saysLimit(d) || d.String() == block.String() {
+		f.note(d.at, "left out: %s: it is not about HTTP", d.String())
+	}
+	if saysLimit(d) {
+		f.mention(d.at, d.String())
+	}
+	for _, inner := range d.within {
+		f.otherThanHTTP(inner, block)
+	}
+}
+
+// settings of limits are no limits by themselves; nor are zones, which limits name.
+var settings = []string{"limit_req_status", "limit_conn_status", "limit_req_dry_run",
+	"limit_conn_dry_run", "limit_req_log_level", "limit_conn_log_level", "limit_except",
+	"limit_rate_after", "limit_req_zone", "limit_conn_zone"}
+
+// saysLimit reports whether a directive is a limit, or one of a module that may be about limits.
+func saysLimit(d directive) bool {
+	return strings.HasPrefix(d.name(), "limit_") && !slices.Contains(settings, d.name())
+}
+
+// mentionsOf has every limit accounted for: those of directives, zones that no limit uses, and
+// programs that count requests.
+func (f *nginxFile) mentionsOf(list []directive) {
+	used := make(map[string]bool)
+	each(list, func(d directive) {
+		if saysLimit(d) {
+			f.mention(d.at, d.String())
+		}
+		for _, w := range d.words[min(1, len(d.words)):] {
+			used[d.name()+" "+strings.TrimPrefix(w, "zone=")] = true
+		}
+	})
+	each(list, func(d directive) {
+		kind, isZone := strings.CutSuffix(d.name(), "_zone")
+		switch {
+		case isZone && (kind == "limit_req" || kind == "limit_conn") && !used[kind+" "+zoneName(d)]:
+			f.mention(d.at, d.String())
+			f.note(d.at, "left out: %s: no %s of this file uses it", d.String(), kind)
+		case strings.Contains(d.program, "resty.limit"):
+			f.mention(d.at, d.String())
+			f.note(d.at, "left out: %s: it is a program that limits requests, and is not read",
+				d.String())
+		case d.program != "":
+			f.note(d.at, "%s is a program, and is not read", d.String())
+		}
+	})
+}
+
+func each(list []directive, do func(directive)) {
+	for _, d := range list {
+		do(d)
+		each(d.within, do)
+	}
+}
+
+// zoneName is the name that a zone is given.
+func zoneName(d directive) (name string) {
+	for _, w := range d.words {
+		if v, is := strings.CutPrefix(w, "zone="); is {
+			name, _, _ = strings.Cut(v, ":")
+		}
+	}
+	return name
+}
+
 // collect reads what is said once for the whole file.
 func (f *nginxFile) collect(list []directive) {
 	unread := false // the header names no client that Sluice could read
@@ -102,11 +171,8 @@ func (f *nginxFile) collect(list []directive) {
 				f.note(d.at, "left out: %s: it has no key or no zone", d.String())
 				continue
 			}
-			z, name := f.key(d, d.words[1]), ""
+			z, name := f.key(d, d.words[1]), zoneName(d)
 			for _, w := range d.words[2:] {
-				if v, is := strings.CutPrefix(w, "zone="); is {
-					name, _, _ = strings.Cut(v, ":")
-				}
 				if v, is := strings.CutPrefix(w, "rate="); is {
 					z.count, z.per, _ = strings.Cut(v, "r/")
 				}
@@ -289,6 +355,10 @@ func (f *nginxFile) limit(d directive, s scope) {
 		}
 	}
 	z := f.zones[kind+zoneName]
+	if z == nil && d.words[len(d.words)-1] == "off" { // of Tengine
+		f.note(d.at, "%s has no rule: it ends the limits around it here", d.String())
+		return
+	}
 	if z == nil {
 		f.note(d.at, "left out: %s: its zone %s is not in this file", d.String(), zoneName)
 		return
@@ -368,8 +438,7 @@ func (f *nginxFile) limit(d directive, s scope) {
 	}
 	if len(cond.unknown) > 0 {
 		x.Notes = append(x.Notes,
-			"a shadow, because this has no equal, or is not understood: "+strings.Join(cond.unknown,
-				", "))
+			noEqual(cond.unknown))
 		shadow = true
 	}
 	if shadow {

@@ -20,8 +20,8 @@ func keyParts(name string) (part string, note string) {
 	case "host", "http_host", "server_name":
 		return "host", ""
 	case "uri", "document_uri", "request_uri":
-		if name == "request_uri" {
-			return "path", "$request_uri has the query as well, and a path has not"
+		if name == "request_uri" { // counts by path are of several such values
+			return "path", requestURI
 		}
 		return "path", ""
 	}
@@ -45,14 +45,17 @@ func keyParts(name string) (part string, note string) {
 	return "", ""
 }
 
-// named notes that the key of a zone is what names the client. Its rules are shadows: as long as no
-// proxy is trusted, all clients behind one are one source.
+const requestURI = "$request_uri has the query as well, and a path has not"
+
+// named notes that the key of a zone is what names the client, or that it tells more requests apart
+// than a rule's would. Its rules are shadows: as long as no proxy is trusted, all clients behind one
+// are one source.
 func (z *zone) named(variable, note string) {
 	if note == "" {
 		return
 	}
 	z.notes = append(z.notes, note)
-	if note == namesClient("$"+variable) {
+	if note == namesClient("$"+variable) || note == requestURI {
 		z.cond.unknown = append(z.cond.unknown, "$"+variable)
 	}
 }

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -11,6 +12,8 @@ type directive struct {
 	words  []string
 	within []directive
 	block  bool
+	// Of a block in another language, such as Lua: it is passed over
+	program string
 }
 
 func (d *directive) name() string {
@@ -116,8 +119,10 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 		case word == "{":
 			d.block = true
 			if strings.HasSuffix(d.name(), "_by_lua_block") {
-				return nil, fmt.Errorf("%v: %s is a program, which cannot be read: leave it out",
-					d.at, d.name())
+				if d.program, err = l.lua(); err != nil {
+					return nil, err
+				}
+				break
 			}
 			if d.within, err = l.directives(depth + 1); err != nil {
 				return nil, err
@@ -127,3 +132,49 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 		d = directive{}
 	}
 }
+
+// lua passes over a program, to the brace that ends its block. Braces in its strings and comments
+// are none.
+func (l *lexer) lua() (program string, err error) {
+	begin, text := l.at(), l.text
+	pass := func(n int) {
+		l.line += strings.Count(l.text[:n], "\n")
+		l.text = l.text[n:]
+	}
+	for depth := 1; l.text != ""; {
+		n := 1
+		if open := luaLong.FindString(l.text); open != "" { // [[ ]], --[==[ ]==]
+			closed := strings.ReplaceAll(strings.TrimPrefix(open, "--"), "[", "]")
+			if n = strings.Index(l.text, closed); n >= 0 {
+				n += len(closed)
+			}
+		} else if strings.HasPrefix(l.text, "--") {
+			n = strings.IndexByte(l.text, '\n')
+		} else {
+			switch c := l.text[0]; c {
+			case '"', '\'':
+				for n < len(l.text) && l.text[n] != c && l.text[n] != '\n' {
+					if l.text[n] == '\\' {
+						n++
+					}
+					n++
+				}
+				n++
+			case '{':
+				depth++
+			case '}':
+				depth--
+			}
+		}
+		if n < 0 || n > len(l.text) {
+			break
+		}
+		if pass(n); depth == 0 {
+			return text[:len(text)-len(l.text)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%v: the program that begins here has no end", begin)
+}
+
+// luaLong is the beginning of a string or a comment of several lines.
+var luaLong = regexp.MustCompile(`^(?:--)?\[=*\[`)

@@ -1,0 +1,78 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// An Account is what became of the limits of a file. Each is one of the three.
+type Account struct {
+	Limits  int `json:"limits"`
+	Rules   int `json:"rules"` // in force
+	Shadows int `json:"shadows"`
+	Notes   int `json:"notes"` // no rule, and a note says why
+}
+
+func (a Account) String() string {
+	return fmt.Sprintf("%d of %s: %s, %s, %s", a.Rules+a.Shadows+a.Notes, some(a.Limits, "limit"),
+		some(a.Rules, "rule"), some(a.Shadows, "shadow"), some(a.Notes, "note"))
+}
+
+func some(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// A mention is a directive that says a limit, or is about one: where, and in which words.
+type mention struct {
+	Position
+	text string
+}
+
+// mention has a limit accounted for.
+func (r *Result) mention(at Position, text string) {
+	r.mentions = append(r.mentions, mention{at, text})
+}
+
+// account finds what became of each limit. One of which neither a rule nor a note speaks gets a
+// note, so that none is lost without a word.
+func (r *Result) account() {
+	rules, shadows := make(map[mention]int), make(map[mention]int)
+	for _, x := range r.Rules {
+		of := mention{x.Position, x.From}
+		if x.isShadow() {
+			shadows[of]++
+		} else {
+			rules[of]++
+		}
+	}
+	for _, m := range r.mentions {
+		r.Account.Limits++
+		switch {
+		case rules[m] > 0:
+			rules[m]--
+			r.Account.Rules++
+		case shadows[m] > 0:
+			shadows[m]--
+			r.Account.Shadows++
+		default:
+			r.Account.Notes++
+			if !slices.ContainsFunc(r.Notes, func(n Note) bool {
+				return n.Position == m.Position && strings.Contains(n.Text, m.text)
+			}) {
+				r.note(m.Position, "left out: %s: it is not understood", m.text)
+			}
+		}
+	}
+}
+
+func (x *Rule) isShadow() bool {
+	return slices.ContainsFunc(x.fields, func(f yaml.MapItem) bool {
+		return f.Key == "mode" && f.Value == "shadow"
+	})
+}
