@@ -17,6 +17,8 @@ var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
 		Run: cmdSoak},
 	{Name: "bench-peers", Does: "what a request costs here, and at nginx and HAProxy",
 		Run: cmdBenchPeers},
+	{Name: "rest", Does: "what an edge costs that hardly anybody asks, alone and with memcached",
+		Run: cmdRest},
 	{Name: "http2-attacks", Does: "what attacks on HTTP/2 cost here, and at nginx and HAProxy",
 		Run: cmdHTTP2Attacks},
 	{Name: "flood",

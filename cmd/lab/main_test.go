@@ -20,6 +20,7 @@ func TestCommandLines(t *testing.T) {
 	f("pace --sources 0", 2, "--sources 0")
 	f("lab --check everything", 2, "everything", "want shedding")
 	f("bench-peers --rounds 0", 2, "--rounds 0", "1 to 100")
+	f("rest --after 2h", 2, "--after 2h0m0s", "an hour")
 	f("http2-attacks --attacks hug", 2, "--attacks hug", "rapid reset")
 	f("soak --for 2m --every 1m --sluice true", 2, "--for 2m0s", "at least 3")
 	f("chaos --only nothing-like-it", 2, "--only", "--list")
