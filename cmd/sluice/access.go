@@ -56,13 +56,17 @@ func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 			})
 		})
 	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	var tick <-chan time.Time // nil: there is no log
+	if l != nil {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		tick = t.C
+	}
 	lost := uint64(0)
 	for {
 		select {
-		case <-tick.C:
-			if l != nil && l.Lost() > lost {
+		case <-tick:
+			if l.Lost() > lost {
 				if err := l.Failed(); err != nil {
 					log.Warn("lines of the access log were lost: it cannot be written", "lost",
 						l.Lost()-lost, "file", l.File(), "error", err)

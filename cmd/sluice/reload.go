@@ -19,6 +19,7 @@ import (
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/counter/member"
 	"sluice/edge"
+	"sluice/edge/beat"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -218,26 +219,31 @@ func (r *reloader) Waiting() []config.Wait {
 	return r.waiting()
 }
 
-// watch reloads on SIGHUP and on changes of the file, until ctx is done. It reads the file several
-// times a second: what else is written in its folder neither wakes it nor holds it up, and a file
-// that was replaced, or what a symbolic link leads to (as Kubernetes swaps them), is seen like one
-// that was written.
+// watch reloads on SIGHUP and on changes of the file, until ctx is done. It reads the file once a
+// beat, and one that has changed more often: what else is written in its folder neither wakes it
+// nor holds it up, and a file that was replaced, or what a symbolic link leads to (as Kubernetes
+// swaps them), is seen like one that was written.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(beat.In(time.Now(), beat.Period))
+	defer timer.Stop()
 	for w := (contentWatch{}); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
 			_, _ = r.now(ctx) // it has been logged
-		case <-tick.C:
+		case <-timer.C:
 			if w.look(r.content(), r.read()) {
 				_, _ = r.now(ctx)
 			}
+			next := beat.In(time.Now(), beat.Period)
+			if w.pending > 0 {
+				next = min(next, lookAgain)
+			}
+			timer.Reset(next)
 		}
 	}
 }
@@ -245,8 +251,8 @@ func (r *reloader) watch(ctx context.Context) {
 // follow puts in force what operators change at other edges, and ends tries, until ctx is done. A
 // reload that waits for a list does not hold it up.
 func (r *reloader) follow(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(beat.In(time.Now(), beat.Period))
+	defer timer.Stop()
 	// Closed when operators have changed something; nil: not looked at yet
 	var moved <-chan struct{}
 	for {
@@ -259,14 +265,16 @@ func (r *reloader) follow(ctx context.Context) {
 			return
 		case <-moved:
 			moved = nil
-		case <-tick.C:
+		case <-timer.C:
 			r.endTries(time.Now())
+			timer.Reset(beat.In(time.Now(), beat.Period))
 		}
 	}
 }
 
 const (
-	lookEvery = 200 * time.Millisecond
+	// lookAgain is when a file that has changed is looked at again: it may not be whole yet.
+	lookAgain = 200 * time.Millisecond
 	// mostLooks is how many looks a file that changes all the time is waited for: an editor writes
 	// it in pieces, but not for ever.
 	mostLooks = 3

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge/admin"
+	"sluice/edge/beat"
 	"sluice/edge/config"
 	"sluice/edge/events"
 )
@@ -68,7 +68,7 @@ func (d *daemon) run() error {
 	d.failed = make(chan error, 4+d.at.sockets()) // one for each listener
 	reported := make(chan error, 1)
 	go func() { reported <- d.shared.Sync(background) }()
-	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
+	d.others.Go(func() { beat.Every(background, time.Second, d.server.Sweep) })
 	d.others.Go(func() { d.server.Watch(background) })
 	d.others.Go(func() { d.server.Guard(background) })
 	d.others.Go(func() { d.lists.Run(background) })
@@ -87,7 +87,7 @@ func (d *daemon) run() error {
 	d.others.Go(func() { d.reload.watch(background) })
 	d.others.Go(func() { d.reload.follow(background) })
 	for _, f := range d.reload.files {
-		d.others.Go(func() { tier.Every(background, refreshEvery, f.look) })
+		d.others.Go(func() { beat.Every(background, refreshEvery, f.look) })
 	}
 	if d.issued != nil {
 		tried := make(chan struct{})

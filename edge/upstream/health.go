@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/beat"
 	"sluice/edge/http1"
 	"sluice/edge/socket"
 )
@@ -25,6 +26,8 @@ const (
 	resolveTimeout = 5 * time.Second
 	// maxAddresses of a name are tried for one connection.
 	maxAddresses = 3
+	// checkLook is how often it is looked whether a check is due, where any are configured.
+	checkLook = 100 * time.Millisecond
 	// refreshEvery is how often files for TLS to origins are read again.
 	refreshEvery = 5 * time.Second
 )
@@ -155,11 +158,17 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any),
 	moved func(o *Origin, why string)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	refreshed := time.Now()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
 		at := time.Now()
+		next := beat.In(at, beat.Period)
 		refresh := at.Sub(refreshed) >= refreshEvery
 		if refresh {
 			refreshed = at
@@ -180,6 +189,7 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any),
 				o.Down.Store(false)
 				continue
 			}
+			next = min(next, checkLook)
 			if o.probeAt.Load() <= at.UnixNano() && o.probing.CompareAndSwap(false, true) {
 				o.probeAt.Store(at.Add(p.every).UnixNano())
 				wait.Go(func() {
@@ -188,10 +198,6 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any),
 				})
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+		timer.Reset(next)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/beat"
 	"sluice/edge/wall/record"
 )
 
@@ -108,7 +109,7 @@ func (w *Wall) Knock(p netip.Prefix) {
 // helper has gone.
 func (w *Wall) Run(ctx context.Context) {
 	for ctx.Err() == nil && !w.Leaving() {
-		pause := lookTime
+		pause := beat.In(time.Now(), beat.Period)
 		if socket := w.Socket(); socket != "" && len(w.Ports()) > 0 {
 			err := w.session(ctx, socket)
 			w.down(err)

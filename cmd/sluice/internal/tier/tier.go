@@ -31,6 +31,7 @@ import (
 	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/edge"
+	"sluice/edge/beat"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -405,7 +406,7 @@ func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
 // tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	Every(ctx, 100*time.Millisecond, func(now time.Time) {
+	beat.Every(ctx, beat.Period, func(now time.Time) {
 		if step := s.Table.Stepped(now); step != 0 {
 			s.Table.Adjust(step, false, now)
 		}

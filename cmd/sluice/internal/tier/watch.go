@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/member"
+	"sluice/edge/beat"
 	"sluice/edge/events"
 	"sluice/pop"
 )
@@ -15,15 +16,12 @@ import (
 // fullPoP is why an edge that counts alone gets no requests.
 var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone until one of them leaves", counter.MaxEdges)
 
-// watchEvery is how often the tier is looked at for operators. A node that was away for less may be
-// missed.
-const watchEvery = 100 * time.Millisecond
-
 // watch records which nodes and edges go and come, when this edge counts alone, and which edges
-// count under another secret, until ctx is done.
+// count under another secret, until ctx is done. It looks once a beat: a node that was away for less
+// may be missed.
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
-	Every(ctx, watchEvery, func(now time.Time) {
+	beat.Every(ctx, beat.Period, func(now time.Time) {
 		list := w.look(m.Nodes.Members(), m.Nodes.Up(), m.Nodes.Full())
 		list = append(list, edges.look(m.Operators.Edges(), now)...)
 		status := secretStatus(name, m.Marks.Secrets())
