@@ -21,11 +21,11 @@ import (
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin;
 // else the answer is made.
-func (x *exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
+func (x *Exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
 
 // meet finds out the source and the target of a request, and which rules apply. It reports whether
 // there is something to decide; else the answer is made.
-func (x *exchange) meet() bool {
+func (x *Exchange) meet() bool {
 	x.met = true
 	x.identify()
 	if t := x.server.traces; t != nil {
@@ -44,7 +44,7 @@ func (x *exchange) meet() bool {
 		return false
 	}
 	switch {
-	case x.asksProof() && x.proves():
+	case x.answeredAt(x.snap.proofs):
 		return false
 	case x.denied():
 		x.server.refusals.Hit(x.source)
@@ -52,10 +52,7 @@ func (x *exchange) meet() bool {
 		x.barred = true
 		x.respond(refusedByList)
 		return false
-	case x.front.Redirect() != 0:
-		x.redirect()
-		return false
-	case x.maintained():
+	case x.answeredAt(x.snap.gates):
 		return false
 	case x.isAllowed():
 		x.allowed = true
@@ -67,13 +64,13 @@ func (x *exchange) meet() bool {
 
 // stalls reports whether the verdict may have to wait. A request of a source that is blocked
 // whatever it requests needs no such wait.
-func (x *exchange) stalls() bool {
+func (x *Exchange) stalls() bool {
 	return slices.ContainsFunc(x.decision.Rules, (*rules.Rule).Stalls) && !x.isBlocked()
 }
 
 // decide has the rules decide, where the client is under any. It reports whether the request goes
 // on to the origin; else the answer is made.
-func (x *exchange) decide() bool {
+func (x *Exchange) decide() bool {
 	if !x.allowed {
 		switch no := x.judge(); {
 		case no != nil:
@@ -118,7 +115,7 @@ var refusedByList = message.Refuse(http.StatusForbidden, "denied",
 
 // identify finds out which source sends the request, and counts it. If a PROXY header names no
 // client it is the peer, and nothing else is believed.
-func (x *exchange) identify() {
+func (x *Exchange) identify() {
 	if x.client = counter.Plain(x.peer); x.named {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.peer, &x.Head, x.chain)
 	}
@@ -128,12 +125,12 @@ func (x *exchange) identify() {
 }
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
-func (x *exchange) denied() bool {
+func (x *Exchange) denied() bool {
 	return x.snap.deny.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering,
 		x.now)
 }
 
-func (x *exchange) isAllowed() bool {
+func (x *Exchange) isAllowed() bool {
 	return x.snap.allow.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed,
 		x.covering, x.now)
 }
@@ -144,7 +141,7 @@ func (x *exchange) isAllowed() bool {
 //
 // What a trusted proxy sends counts for the client that it names, and for no client if the lines
 // that name it cannot be read.
-func (x *exchange) malformed(r *message.Refusal) {
+func (x *Exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.peer) {
 		x.identify()
 		if !x.denied() && !x.isAllowed() && x.charged() {
@@ -158,7 +155,7 @@ func (x *exchange) malformed(r *message.Refusal) {
 // charged counts a request that is refused for its form in every rule about all requests that
 // counts by source, so that a client that sends nothing else is limited as well. It reports whether
 // one of them refuses it; that is its answer then.
-func (x *exchange) charged() bool {
+func (x *Exchange) charged() bool {
 	x.decision.Rules = append(x.decision.Rules, x.snap.rules.Everything...)
 	if x.judge(); !x.decision.Refused() {
 		return false
@@ -169,7 +166,7 @@ func (x *exchange) charged() bool {
 
 // refuse answers a request that rules refused, and ends its connection if the rule is configured
 // so.
-func (x *exchange) refuse() {
+func (x *Exchange) refuse() {
 	if rules.RuleOf(x.decision.Reported).Config.Action == rules.Close && !x.trusted {
 		x.front.Close()
 	}
@@ -177,14 +174,14 @@ func (x *exchange) refuse() {
 }
 
 // turnAway answers with a refusal that ends the connection.
-func (x *exchange) turnAway(r *message.Refusal) {
+func (x *Exchange) turnAway(r *message.Refusal) {
 	x.front.Last()
 	x.respond(r)
 }
 
 // match finds the rules that the request falls under; for a source that is blocked whatever it
 // requests, only those that block it.
-func (x *exchange) match() {
+func (x *Exchange) match() {
 	d := &x.decision
 	if d.MatchBlocked(x.snap.rules, &x.server.limiter, x.server.secret, x.client, x.source,
 		x.covering, x.now) {
@@ -203,7 +200,7 @@ func (x *exchange) match() {
 
 // judge decides under them. If it is unclear which source one of them counts, or whether it is
 // about the request, it returns the answer to that.
-func (x *exchange) judge() *message.Refusal {
+func (x *Exchange) judge() *message.Refusal {
 	d := &x.decision
 	if len(d.Rules) == 0 {
 		return nil
@@ -223,7 +220,7 @@ func (x *exchange) judge() *message.Refusal {
 
 // claims finds out what the request's token claims, if a rule counts by that. If there are several
 // tokens, it returns the answer to that, unless the rule is only tried.
-func (x *exchange) claims() *message.Refusal {
+func (x *Exchange) claims() *message.Refusal {
 	v := x.snap.tokens
 	if v == nil {
 		return nil
@@ -239,7 +236,7 @@ func (x *exchange) claims() *message.Refusal {
 }
 
 // note counts the decision, and records its events.
-func (x *exchange) note() {
+func (x *Exchange) note() {
 	d := &x.decision
 	d.Tally()
 	if x.snap.tries != nil {
@@ -263,7 +260,7 @@ func (x *exchange) note() {
 const near = 0.95
 
 // noteLimits remembers at which limits the request's sources are.
-func (x *exchange) noteLimits() {
+func (x *Exchange) noteLimits() {
 	d, to := &x.decision, x.server.atLimit
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -278,7 +275,7 @@ func (x *exchange) noteLimits() {
 }
 
 // noteKeys remembers the keys that rules have counted the request by.
-func (x *exchange) noteKeys() {
+func (x *Exchange) noteKeys() {
 	d, to := &x.decision, x.server.keys
 	x.keys = d.Keys(x.keys[:0])
 	for i := range x.keys {
@@ -295,7 +292,7 @@ func (x *exchange) noteKeys() {
 
 // keyOf is the key that a source is of, or, where that is an address, the first that the request
 // was counted by; nil: none.
-func (x *exchange) keyOf(source counter.Source) *key.Counted {
+func (x *Exchange) keyOf(source counter.Source) *key.Counted {
 	x.keys = x.decision.Keys(x.keys[:0])
 	for i := range x.keys {
 		if x.keys[i].Digest == source {
@@ -311,7 +308,7 @@ func (x *exchange) keyOf(source counter.Source) *key.Counted {
 // believe finds out what the request's token claims. That may take a verification, so a source that
 // is blocked whatever it claims is spared: its rules by claims count it for its source then, if the
 // block is lifted in this very moment. It reports false if there are several tokens.
-func (x *exchange) believe(v *verify.Verifier) bool {
+func (x *Exchange) believe(v *verify.Verifier) bool {
 	if x.isBlocked() {
 		return true
 	}
@@ -324,7 +321,7 @@ func (x *exchange) believe(v *verify.Verifier) bool {
 }
 
 // isBlocked reports whether one of the rules blocks the source, whatever it claims.
-func (x *exchange) isBlocked() bool {
+func (x *Exchange) isBlocked() bool {
 	return slices.ContainsFunc(x.decision.Rules, func(r *rules.Rule) bool {
 		return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client,
 			x.source, x.covering, x.now)
@@ -332,7 +329,7 @@ func (x *exchange) isBlocked() bool {
 }
 
 // measured has the limiter decide, and measures a sample of that.
-func (x *exchange) measured() {
+func (x *Exchange) measured() {
 	d := &x.decision
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
 		x.server.limiter.Decide(&d.Decision, x.now)

@@ -18,7 +18,7 @@ import (
 // that is refused by one limit does not use up another. It may be used again after End, by one
 // goroutine at a time.
 type Call struct {
-	x       *exchange
+	x       *Exchange
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
 }
 

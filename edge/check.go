@@ -22,7 +22,7 @@ var (
 // readCheck replaces the check of a trusted proxy by the request to be checked, for rules and the
 // log. What the proxy leaves out is taken from its own request. Below a prefix the target follows,
 // and nothing else is read: such a proxy sends method and host as they were.
-func (x *exchange) readCheck(c config.CheckPath) error {
+func (x *Exchange) readCheck(c config.CheckPath) error {
 	if c.Below != "" {
 		x.Target = x.Target[len(c.Below)-1:]
 		return x.canonical()
@@ -58,7 +58,7 @@ func (x *exchange) readCheck(c config.CheckPath) error {
 // canonical is the path of the target to be checked, within the bounds of one that is forwarded:
 // without a fragment, of which some origins take nothing for the path or the query and others all,
 // and without what ends a target.
-func (x *exchange) canonical() error {
+func (x *Exchange) canonical() error {
 	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 ||
 		bytes.ContainsAny(x.Target, "# \t") {
 		return errCheck
@@ -72,7 +72,7 @@ func (x *exchange) canonical() error {
 // checked is the one value of some headers; nil if none is there. A proxy sets one of them and
 // passes the others on as its client wrote them, so two that differ may be an attempt to be judged
 // as somebody else's request.
-func (x *exchange) checked(names []string) (value []byte, err error) {
+func (x *Exchange) checked(names []string) (value []byte, err error) {
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
 		for _, name := range names {
@@ -92,7 +92,7 @@ func (x *exchange) checked(names []string) (value []byte, err error) {
 // answer of an origin, so rules that count by its status count nothing here, and one that learns
 // the cost of a request from it counts 1. What the origin should receive about a request over a
 // limit, the proxy receives.
-func (x *exchange) grant() {
+func (x *Exchange) grant() {
 	x.begins(http.StatusOK, "", nil)
 	for _, f := range x.tagged() {
 		x.reply.add(f.Name, f.Value)

@@ -26,6 +26,11 @@ func (s *Server) Collector() prometheus.Collector {
 		snap.origins.Collect(to, now)
 		s.collectLeaves(to)
 		s.wall.Collect(to)
+		for _, m := range s.use {
+			if m.Collect != nil {
+				m.Collect(to)
+			}
+		}
 		if s.traces != nil {
 			s.traces.Collect(to)
 		}

@@ -20,7 +20,7 @@ var clientGone = message.Refuse(http.StatusRequestTimeout, "client_gone",
 
 // waitTurn waits until it is the turn of an admitted request, and reports false if its client went
 // away meanwhile.
-func (x *exchange) waitTurn() bool {
+func (x *Exchange) waitTurn() bool {
 	s, left := x.server, x.decision.Delay
 	s.stats.delayed.Add(1)
 	s.stats.waiting.Add(1)

@@ -80,9 +80,7 @@ type Options struct {
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: there are none.
 	Exact *exact.Table
-	// Proof is what a server of ACME wants to see of a host at a path; nil: nothing. It is asked
-	// about no other requests.
-	Proof func(host, path string) []byte
+	Use   Modules // the features that the edge has beside
 	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
 	Lists *lists.Book
 	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never
@@ -96,38 +94,37 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	http        *fasthttp.Server
-	http2       *http2.Site
-	protocols   []string // over TLS, those that are liked best first
-	open        *listen.Registry
-	listeners   []*listen.Listener // guarded by apply
-	limiter     limiter.Limiter
-	tier        Tier
-	budget      time.Duration // of a wait for the tier
-	limits      front.Limits
-	bounds      proxy.Bounds
-	secret      key.Secret
-	stats       *stats
-	warn        func(message string, args ...any)
-	proof       func(host, path string) []byte // nil: none is ever wanted
-	snap        atomic.Pointer[snapshot]
-	draining    atomic.Bool
-	maintenance atomic.Pointer[maintenance]     // the latest that a request met
-	drained     atomic.Pointer[control.Drained] // by hand; nil: it is not
-	requests    *top.Top                        // sources with the most requests
-	refusals    *top.Top                        // sources that are refused most
-	spared      *top.Top                        // sources that shadows would refuse most
-	keys        *seen.Keys
-	atLimit     *seen.AtLimit
-	access      *accesslog.Log
-	name        string
-	events      *events.Log
-	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
-	traces      tracing.Tracer         // nil: no request is traced
-	faded       atomic.Int64
-	apply       sync.Mutex // one Apply at a time
-	exchanges   sync.Pool  // of *exchange
-	http1       sync.Pool  // of *http1Exchange
+	http      *fasthttp.Server
+	http2     *http2.Site
+	protocols []string // over TLS, those that are liked best first
+	open      *listen.Registry
+	listeners []*listen.Listener // guarded by apply
+	limiter   limiter.Limiter
+	tier      Tier
+	budget    time.Duration // of a wait for the tier
+	limits    front.Limits
+	bounds    proxy.Bounds
+	secret    key.Secret
+	stats     *stats
+	warn      func(message string, args ...any)
+	use       Modules
+	snap      atomic.Pointer[snapshot]
+	draining  atomic.Bool
+	drained   atomic.Pointer[control.Drained] // by hand; nil: it is not
+	requests  *top.Top                        // sources with the most requests
+	refusals  *top.Top                        // sources that are refused most
+	spared    *top.Top                        // sources that shadows would refuse most
+	keys      *seen.Keys
+	atLimit   *seen.AtLimit
+	access    *accesslog.Log
+	name      string
+	events    *events.Log
+	note      func(*accesslog.Entry) // logs a request; nil: there is no access log
+	traces    tracing.Tracer         // nil: no request is traced
+	faded     atomic.Int64
+	apply     sync.Mutex // one Apply at a time
+	exchanges sync.Pool  // of *Exchange
+	http1     sync.Pool  // of *http1Exchange
 
 	lists *lists.Book
 	geo   *geo.Book
@@ -160,7 +157,7 @@ func New(o Options) (*Server, error) {
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
 		atLimit: seen.NewAtLimit(),
-		warn:    o.Warn, proof: o.Proof, lists: o.Lists, geo: o.Geo,
+		warn:    o.Warn, use: o.Use, lists: o.Lists, geo: o.Geo,
 	}
 	if s.lists == nil {
 		s.lists = new(lists.Book)

@@ -47,7 +47,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 
 // blocks records which blocks this request has started: of several requests at once that are over a
 // limit, the one whose verdict is in force.
-func (x *exchange) blocks() {
+func (x *Exchange) blocks() {
 	s, d := x.server, &x.decision
 	if s.events == nil {
 		return
@@ -65,7 +65,7 @@ func (x *exchange) blocks() {
 }
 
 // blocked records a block under a rule, if this request has started it.
-func (x *exchange) blocked(r *limiter.RuleResult) {
+func (x *Exchange) blocked(r *limiter.RuleResult) {
 	s, limit, by := x.server, rules.LimitOf(r), r.Rule.Counter
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) ||

@@ -44,7 +44,7 @@ func WithBudget(d time.Duration) *Server { return &Server{budget: d} }
 // A Beginning is a request that has been counted, and no more.
 type Beginning struct{ *front.Exchange }
 
-func (b *Beginning) of() *exchange { return &b.Owner.(*http1Exchange).exchange }
+func (b *Beginning) of() *Exchange { return &b.Owner.(*http1Exchange).Exchange }
 
 // Forward passes it on as if it had been received at another time, and returns the status of the answer.
 func (b *Beginning) Forward(ago time.Duration) int {

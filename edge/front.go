@@ -51,7 +51,7 @@ type Front interface {
 // or answered, logged, and counted once its answer is over. After it f is not called any more,
 // except for the function given to Hijack.
 func (s *Server) Handle(f Front) {
-	x := s.exchanges.Get().(*exchange)
+	x := s.exchanges.Get().(*Exchange)
 	x.begin(f)
 	x.Run()
 }
@@ -61,7 +61,7 @@ func (s *Server) Handle(f Front) {
 // have to wait; nil: there is none. A request whose verdict may have to wait is served there from
 // beginning to end.
 func (s *Server) Start(f Front) http2.Rest {
-	x := s.exchanges.Get().(*exchange)
+	x := s.exchanges.Get().(*Exchange)
 	x.begin(f)
 	if !x.settled() {
 		return x
@@ -72,7 +72,7 @@ func (s *Server) Start(f Front) http2.Rest {
 
 // settled judges a request whose verdict need not wait, and reports whether it is answered. The
 // caller ends it then.
-func (x *exchange) settled() (ended bool) {
+func (x *Exchange) settled() (ended bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.panicked(p)
@@ -84,7 +84,7 @@ func (x *exchange) settled() (ended bool) {
 		return false
 	case x.Refused != nil:
 		x.refuseForm()
-	case x.asksProof():
+	case x.gatesWait():
 		return false
 	case !x.meet():
 	case x.stalls():
@@ -100,7 +100,7 @@ func (x *exchange) settled() (ended bool) {
 }
 
 // Run is the other half.
-func (x *exchange) Run() {
+func (x *Exchange) Run() {
 	if !x.handle() {
 		x.end(x.failed)
 	}
@@ -108,13 +108,13 @@ func (x *exchange) Run() {
 
 // An http1Exchange is an exchange with its front, a connection of HTTP/1.1.
 type http1Exchange struct {
-	exchange
+	Exchange
 	end front.Exchange
 }
 
 func newHTTP1Exchange(s *Server) *http1Exchange {
 	w := new(http1Exchange)
-	w.exchange.of(s)
+	w.Exchange.of(s)
 	w.whole, w.end.Owner = w, w
 	return w
 }
@@ -133,4 +133,4 @@ func judgeHTTP1(e *front.Exchange) (answered bool) { return e.Owner.(*http1Excha
 
 func handleHTTP1(e *front.Exchange) { e.Owner.(*http1Exchange).handle() }
 
-func endHTTP1(e *front.Exchange, failed bool) { e.Owner.(*http1Exchange).exchange.end(failed) }
+func endHTTP1(e *front.Exchange, failed bool) { e.Owner.(*http1Exchange).Exchange.end(failed) }

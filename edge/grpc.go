@@ -22,7 +22,7 @@ const (
 // answered is the reply as the client gets it. A call of gRPC is answered in its terms: 200, with
 // the status in the head, which is all there is (Trailers-Only). Metrics and logs have the status
 // that other clients get, and so has a proxy that has a call checked.
-func (x *exchange) answered() *message.Reply {
+func (x *Exchange) answered() *message.Reply {
 	if x.checks || !x.IsGRPC() {
 		return &x.reply.Reply
 	}

@@ -5,7 +5,7 @@ import "sluice/edge/message"
 // page replaces the body of an answer of the edge's own by the page that the client would rather
 // have. A rule's own body is not replaced, and a call of gRPC has none. retry is what Retry-After
 // says.
-func (x *exchange) page(retry []byte) {
+func (x *Exchange) page(retry []byte) {
 	r := &x.reply
 	if x.front == nil || !x.checks && x.IsGRPC() || !x.snap.pages.Has(r.Status) {
 		return

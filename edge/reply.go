@@ -26,7 +26,7 @@ func (r *reply) add(name string, value []byte) {
 }
 
 // respond answers with a refusal.
-func (x *exchange) respond(r *message.Refusal) {
+func (x *Exchange) respond(r *message.Refusal) {
 	b := append(x.buf[:0], `{"error":{"code":"`...)
 	b = append(b, r.Code...)
 	b = append(b, `","message":"`...)
@@ -49,7 +49,7 @@ var (
 )
 
 // begins begins an answer of the edge's own: its status, and what its body is.
-func (x *exchange) begins(status int, contentType string, body []byte) {
+func (x *Exchange) begins(status int, contentType string, body []byte) {
 	x.reply = reply{Reply: message.Reply{Status: status, Fields: x.reply.Fields[:0],
 		ContentType: contentType, Body: body}, from: fromEdge, length: int64(len(body))}
 }
@@ -66,7 +66,7 @@ func refusalHeader(t *rules.Text) *message.Common {
 // limitHeaders adds the headers with what the strictest limit has left for the client
 // (draft-ietf-httpapi-ratelimit-headers-10). On admission what is left may be relied on again after
 // t: a window, or what is left of a fixed one. On refusal it is the time to wait.
-func (x *exchange) limitHeaders() {
+func (x *Exchange) limitHeaders() {
 	reported := x.decision.Reported
 	if reported == nil {
 		return
@@ -101,7 +101,7 @@ func (x *exchange) limitHeaders() {
 }
 
 // verdictHeader adds how the request was decided, and when, for a judge.
-func (x *exchange) verdictHeader() {
+func (x *Exchange) verdictHeader() {
 	if !x.snap.verdictHeader {
 		return
 	}
@@ -135,7 +135,7 @@ func (x *exchange) verdictHeader() {
 }
 
 // openedHeader adds that a rule let the request pass because no node answers, and when.
-func (x *exchange) openedHeader() {
+func (x *Exchange) openedHeader() {
 	r := x.decision.Opened()
 	if r == nil {
 		return
@@ -149,7 +149,7 @@ func (x *exchange) openedHeader() {
 }
 
 // limited answers a request that rules refused.
-func (x *exchange) limited() {
+func (x *Exchange) limited() {
 	reported := x.decision.Reported
 	r, wait, text := rules.RuleOf(reported), rules.Seconds(reported.Wait), rules.TextOf(reported,
 		x.client)
@@ -234,7 +234,7 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 // which are its verdict, the request's ID, HSTS where that is configured and, where a rule reports
 // some, limits; and what the request costs, which is for the edge. An origin's own limits stay
 // where no rule applies, and in interim answers.
-func (x *exchange) ours(status int, name []byte) bool {
+func (x *Exchange) ours(status int, name []byte) bool {
 	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") ||
 		x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
 		return true

@@ -22,7 +22,7 @@ func appendRequestName(b []byte) []byte {
 
 // requestID is what the request is called in its answer, to the origin and in the log: what a
 // trusted peer calls it, or a name of the edge's own.
-func (x *exchange) requestID() []byte {
+func (x *Exchange) requestID() []byte {
 	if x.id != nil {
 		return x.id
 	}

@@ -16,9 +16,9 @@ import (
 	"sluice/edge/tracing"
 )
 
-// An exchange is the life of one request and its answer. It is used again for the next, of
+// An Exchange is the life of one request and its answer. It is used again for the next, of
 // whichever connection.
-type exchange struct {
+type Exchange struct {
 	server *Server
 	snap   *snapshot
 	now    time.Time // the one instant at which the request is judged
@@ -60,7 +60,7 @@ type sender struct {
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
 	barred  bool           // the client is always refused
-	closed  bool           // and all others are, for now
+	verdict string         // of a gate; "": none has given one
 	checks  bool           // it has another request checked, and nothing is passed on (check_path)
 
 	covering []counter.Source // wider ones of which operators have said something
@@ -69,10 +69,10 @@ type sender struct {
 	keyStart []byte
 }
 
-func newExchange(s *Server) *exchange { return new(exchange).of(s) }
+func newExchange(s *Server) *Exchange { return new(Exchange).of(s) }
 
 // of makes an exchange one of a server's, once.
-func (x *exchange) of(s *Server) *exchange {
+func (x *Exchange) of(s *Server) *Exchange {
 	x.server = s
 	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted,
 		x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
@@ -80,7 +80,7 @@ func (x *exchange) of(s *Server) *exchange {
 }
 
 // begin counts a request as received and takes what its life needs.
-func (x *exchange) begin(f Front) {
+func (x *Exchange) begin(f Front) {
 	s := x.server
 	s.stats.received.Add(1)
 	x.id, x.trace = nil, nil
@@ -94,12 +94,12 @@ func (x *exchange) begin(f Front) {
 }
 
 // end ends a request whose answer is written, or could not be.
-func (x *exchange) end(failed bool) {
+func (x *Exchange) end(failed bool) {
 	x.count(failed)
 	x.release()
 }
 
-func (x *exchange) release() {
+func (x *Exchange) release() {
 	s := x.server
 	if d := &x.decision; d.Held { // a body took longer than its answer, or what is held never was
 		d.PriceBody(x.front.Got())
@@ -119,7 +119,7 @@ func (x *exchange) release() {
 
 // handle is the life of a request, from its checked head to its answer. It reports whether it is
 // ended elsewhere.
-func (x *exchange) handle() (hijacked bool) {
+func (x *Exchange) handle() (hijacked bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.panicked(p)
@@ -138,7 +138,7 @@ func (x *exchange) handle() (hijacked bool) {
 }
 
 // refuseForm answers what is no request.
-func (x *exchange) refuseForm() {
+func (x *Exchange) refuseForm() {
 	if x.Broken {
 		x.turnAway(x.Refused)
 	} else {
@@ -147,7 +147,7 @@ func (x *exchange) refuseForm() {
 }
 
 // serve is the life of a request up to its answer.
-func (x *exchange) serve() {
+func (x *Exchange) serve() {
 	if !x.judged && !x.admit() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
@@ -166,14 +166,14 @@ func (x *exchange) serve() {
 }
 
 // tagged is what a request that rules tag carries to the origin.
-func (x *exchange) tagged() []message.Field {
+func (x *Exchange) tagged() []message.Field {
 	x.tags = x.decision.Tags(x.tags[:0])
 	return x.tags
 }
 
 // settle counts what had to wait for the answer: for its status, 0 if there was none, and for the
 // cost in it. Where a body whose length counts is still under way, that is left to release.
-func (x *exchange) settle(status int) {
+func (x *Exchange) settle(status int) {
 	d := &x.decision
 	if !d.Held {
 		return
@@ -193,7 +193,7 @@ func (x *exchange) settle(status int) {
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed
 // in the end, or with one of the edge's own. It returns the status of the origin's answer, or 0 if
 // there is none.
-func (x *exchange) forward() int {
+func (x *Exchange) forward() int {
 	now := x.now
 	if x.trace != nil {
 		x.ownTrace()
@@ -221,7 +221,7 @@ func (x *exchange) forward() int {
 
 // level is what the request is to an origin that sheds load. Sources that are never limited come
 // last.
-func (x *exchange) level() shedding.Level {
+func (x *Exchange) level() shedding.Level {
 	if x.allowed {
 		return shedding.Critical
 	}
@@ -231,7 +231,7 @@ func (x *exchange) level() shedding.Level {
 // finish ends every request: its body must not be taken for the next request, and its answer is
 // sent, or handed over to be sent. It reports whether the exchange lives on in a tunnel, which ends
 // it.
-func (x *exchange) finish() (hijacked bool) {
+func (x *Exchange) finish() (hijacked bool) {
 	s, r := x.server, &x.reply
 	if x.front.SkipBody() {
 		r.At = time.Time{}
@@ -275,7 +275,7 @@ func (x *exchange) finish() (hijacked bool) {
 }
 
 // count counts the request as answered or aborted, once.
-func (x *exchange) count(failed bool) {
+func (x *Exchange) count(failed bool) {
 	if x.done {
 		return
 	}
@@ -292,7 +292,7 @@ func (x *exchange) count(failed bool) {
 }
 
 // counted adds the names of headers that rules, or the verifier of tokens, have looked at.
-func (x *exchange) counted(names *message.Names) {
+func (x *Exchange) counted(names *message.Names) {
 	x.decision.AddHeaders(names)
 	if v := x.snap.tokens; v != nil && v.Header() != "" {
 		names.Add([]byte(v.Header()))
@@ -303,7 +303,7 @@ func (x *exchange) counted(names *message.Names) {
 }
 
 // panicked keeps a fault within its request. What it used is not used again.
-func (x *exchange) panicked(p any) {
+func (x *Exchange) panicked(p any) {
 	s := x.server
 	s.fault(p)
 	defer func() {
@@ -334,7 +334,7 @@ func (s *Server) fault(p any) {
 }
 
 // log writes the request down.
-func (x *exchange) log() {
+func (x *Exchange) log() {
 	e := accesslog.Entry{Client: x.client, At: x.now, Head: x.Request, Version: x.Version,
 		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(),
 		Limited: x.reply.from == fromLimit}
@@ -346,7 +346,7 @@ func (x *exchange) log() {
 	}
 	e.ID, e.Edge = x.requestID(), x.server.name
 	e.Rule, e.Verdict = x.decided()
-	if cause := x.decision.Cause; cause != nil && !x.barred && !x.closed {
+	if cause := x.decision.Cause; cause != nil && !x.barred && x.verdict == "" {
 		l := rules.LimitOf(cause)
 		r := l.Parent
 		e.Limit, e.Window, e.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window,
@@ -365,7 +365,7 @@ func (x *exchange) log() {
 	}
 	if cause := x.decision.Cause; cause != nil {
 		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered &&
-			!x.barred && !x.closed {
+			!x.barred && x.verdict == "" {
 			e.By, e.Who, e.Reason = bit.By.String(), bit.Who, bit.Reason
 		}
 		if k := x.keyOf(cause.Source); k != nil {
@@ -380,12 +380,12 @@ func (x *exchange) log() {
 }
 
 // decided is the rule that decided, and its verdict; "": none did.
-func (x *exchange) decided() (rule, verdict string) {
+func (x *Exchange) decided() (rule, verdict string) {
 	switch d := &x.decision; {
 	case x.barred:
 		return "", "denied"
-	case x.closed:
-		return "", "maintenance"
+	case x.verdict != "":
+		return "", x.verdict
 	case d.Cause != nil:
 		return rules.LimitOf(d.Cause).Parent.Config.Name, d.Verdict.String()
 	default:

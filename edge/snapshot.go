@@ -40,6 +40,13 @@ type snapshot struct {
 	check         config.CheckPath
 	verdictHeader bool
 	pages         *pages.Set // in place of the edge's own answers; nil: none
+
+	// What modules do: gates before deny and after it, which of them may wait, and who is told
+	// when the snapshot comes into force
+	proofs, gates []func(*Exchange) bool
+	mayWait       []func(*Exchange) bool
+	inForce       []func()
+
 	// Strict-Transport-Security of answers over TLS; nil: the edge says none
 	hsts []byte
 	// Requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
@@ -152,6 +159,9 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 		refusals: refusals(set), tags: set.Tags(),
 	}
 	now.sources.Invalid = &s.stats.invalidSources
+	if err := s.prepare(c, now); err != nil {
+		return nil, err
+	}
 	var had *upstream.Origins
 	if before != nil {
 		now.generation, now.plans, had = before.generation+1, before.plans, before.origins
@@ -226,6 +236,9 @@ func (s *Server) putInForce(now *snapshot) {
 	s.samplePeaks(now.rules)
 	now.useLists()
 	now.useGeo()
+	for _, tell := range now.inForce {
+		tell()
+	}
 	s.snap.Store(now)
 	s.stats.keep(now.rules.All)
 	s.stats.applied.Store(time.Now().UnixNano())

@@ -38,13 +38,12 @@ type stats struct {
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
 
-	denied     atomic.Uint64 // by the list
-	maintained atomic.Uint64 // refused, because the PoP is in maintenance
-	calls      [callCodes]atomic.Uint64
-	asks       [callCodes]atomic.Uint64
-	applied    atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
-	seconds    *buckets.Histogram
-	deciding   prometheus.Histogram
+	denied   atomic.Uint64 // by the list
+	calls    [callCodes]atomic.Uint64
+	asks     [callCodes]atomic.Uint64
+	applied  atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
+	seconds  *buckets.Histogram
+	deciding prometheus.Histogram
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
@@ -137,7 +136,5 @@ func (s *stats) collect(to metric.Sink) {
 	}
 	to.Count(s.denied.Load(), rules.RequestsMetric, rules.RequestsHelp, "rule", "", "verdict",
 		"denied")
-	to.Count(s.maintained.Load(), rules.RequestsMetric, rules.RequestsHelp, "rule", "", "verdict",
-		"maintenance")
 	s.deciding.Collect(to.To)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/format"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +43,31 @@ func TestArchitecture(t *testing.T) {
 	}
 	if inFile < 8 {
 		t.Errorf("%d names in files are found", inFile)
+	}
+}
+
+// A module is named by modules.go alone, and imports no other: without its line all else works.
+func TestModules(t *testing.T) {
+	modules := regexp.MustCompile(`"sluice/(edge/modules/[a-z]+)[a-z/]*"`)
+	named := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range modules.FindAllSubmatch(text, -1) {
+			within := strings.HasPrefix(filepath.ToSlash(path), "../../"+string(m[1])+"/")
+			if path == filepath.FromSlash("../../cmd/sluice/modules.go") {
+				named++
+			} else if !within {
+				t.Errorf("%s names %s: only cmd/sluice/modules.go does", path, m[1])
+			}
+		}
+		return err
+	})
+	must(t, err)
+	if named < 3 {
+		t.Errorf("%d modules are found", named)
 	}
 }
 

@@ -6,8 +6,12 @@ import (
 	"context"
 
 	"sluice/cmd/sluice/internal/tier"
+	"sluice/edge"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
+	"sluice/edge/modules/acme"
+	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/redirect"
 	"sluice/edge/ratelimit"
 	"sluice/edge/tracing"
 	"sluice/edge/tracing/otel"
@@ -16,6 +20,16 @@ import (
 // What stands here, in acme.go, and in files with the same condition under internal and
 // edge/plans/store, links what a program that is built with -tags minimal does without. Such a
 // program refuses the settings that need it: see settings.missing.
+
+// modules are the features that this program's edge has, in the order in which each point asks
+// them. proof is what a server of ACME wants to see of a host at a path; nil: none will ask.
+func modules(proof func(host, path string) []byte) edge.Modules {
+	all := edge.Modules{redirect.Module(), maintenance.Module()}
+	if proof != nil {
+		all = append(all, acme.Module(proof))
+	}
+	return all
+}
 
 // makeTracer makes what traces requests by OpenTelemetry.
 func (d *daemon) makeTracer() (tracing.Tracer, error) {

@@ -173,7 +173,7 @@ func (d *daemon) makeEdge() (err error) {
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
 		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
-		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier,
+		Config: c, Use: modules(d.proof()), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {

@@ -136,6 +136,30 @@ func Start(t *testing.T, origin, yaml string, change ...func(*edge.Server)) *Edg
 	return StartConfig(t, c, change...)
 }
 
+// StartUsing is Start with modules.
+func StartUsing(t *testing.T, origin, yaml string, modules ...edge.Module) *Edge {
+	t.Helper()
+	c := Parse(t, yaml)
+	c.Origins = WithoutRules(t, origin).Origins
+	return Serve(t, NewServer(t, c, Using(modules...)))
+}
+
+// Using has an edge use modules.
+func Using(modules ...edge.Module) func(*edge.Options) {
+	return func(o *edge.Options) { o.Use = append(o.Use, modules...) }
+}
+
+// Redirecting has the edge listen at a place that sends clients to a port for https, and returns
+// where.
+func (e *Edge) Redirecting(port uint16) string {
+	e.T.Helper()
+	ln := ListenHere(e.T)
+	go func() {
+		_ = e.ServeEntry(ln, &listen.Entry{Field: "listen", Address: "there", Redirect: port}, nil)
+	}()
+	return ln.Addr().String()
+}
+
 // HalfClosed has an edge count clients that have closed one direction of their connections again
 // after so long.
 func HalfClosed(d time.Duration) func(*edge.Server) {

@@ -1,4 +1,4 @@
-package edge_test
+package main
 
 import (
 	"crypto/tls"
@@ -141,7 +141,7 @@ func TestWhoAnswers(t *testing.T) {
 	}
 	certificates := edgetest.CertificatesIn(t, folder)
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
-	all := claims(folder, origin, wrong(t))
+	all := claims(folder, origin, edgetest.StartRecorder(t, func(int, string) string { return "nonsense" }).URL())
 	var table strings.Builder
 	row := func(what string, cells [3]string) {
 		answers := slices.Compact(slices.Clone(cells[:]))
@@ -193,7 +193,7 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 	c, err := config.Parse("claims.yaml", []byte(yaml))
 	edgetest.Must(t, err)
 	s := edgetest.NewServer(t, c, func(o *edge.Options) {
-		o.Proof = func(host, path string) []byte { return []byte("proof") }
+		o.Use = modules(func(host, path string) []byte { return []byte("proof") })
 		if down {
 			o.Tier.Up = func(counter.Source) bool { return false }
 		}
@@ -206,7 +206,7 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 	}
 	plain, secure := e.Addr, e.OverTLS(over)
 	if redirects {
-		plain = redirecting(t, e, 443)
+		plain = e.Redirecting(443)
 	}
 	from := func(from string, speak func(*http.Protocols, bool)) *http.Transport {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}

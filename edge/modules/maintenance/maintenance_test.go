@@ -1,4 +1,4 @@
-package edge_test
+package maintenance_test
 
 import (
 	"net/http"
@@ -9,12 +9,14 @@ import (
 
 	"sluice/edge/control"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/maintenance"
 )
 
 // While it is on, all but those that it spares get 503, and nothing goes to the origin; afterwards all is as before.
 func TestMaintenance(t *testing.T) {
 	o := edgetest.StartRecorder(t, edgetest.Hello)
-	e := edgetest.Start(t, o.URL(), "source: {trust: [127.0.0.1]}\nallow: [192.0.2.8]\nrules: [{name: r, limit: 100}]\n")
+	e := edgetest.StartUsing(t, o.URL(), "source: {trust: [127.0.0.1]}\nallow: [192.0.2.8]\n"+
+		"rules: [{name: r, limit: 100}]\n", maintenance.Module())
 	from := func(client string) (*http.Response, string) { return e.Get("/", "X-Forwarded-For: "+client) }
 	now, by := time.Now(), control.Operator{Who: "anna"}
 	if m, err := e.EndMaintenance(by, now); err != nil || m.Changed || m.On {

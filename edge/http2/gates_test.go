@@ -1,28 +1,37 @@
 package http2_test
 
 import (
+	"net/http"
 	"testing"
 
 	"sluice/edge"
 	"sluice/edge/edgetest"
 )
 
-// A question for a proof, which may wait for the storage, holds up no other request of a trusted proxy's connection.
-func TestHTTP2AsksForProof(t *testing.T) {
+// A request whose gate may wait holds up no other of its connection.
+func TestHTTP2GateWaits(t *testing.T) {
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	c := edgetest.Parse(t, "http2: {cleartext: true}\nsource: {trust: [127.0.0.1]}\ndeny: [192.0.2.7]\n")
 	c.Origins = edgetest.WithoutRules(t, o.URL()).Origins
 	answer := make(chan []byte)
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) {
-		o.Proof = func(host, path string) []byte {
-			if host != "a.example" || path != "/.well-known/acme-challenge/t" {
-				t.Errorf("asked for %s of %s", path, host)
+	const path, host = "/slow", "a.example"
+	gate := edge.Gate{Phase: edge.Proof,
+		Waits: func(x *edge.Exchange) bool { return string(x.Path) == path },
+		Answer: func(x *edge.Exchange) bool {
+			if string(x.Path) != path {
+				return false
 			}
-			return <-answer
-		}
-	}))
+			said := <-answer
+			if said != nil {
+				x.Begin(http.StatusOK, "text/plain", said)
+			}
+			return said != nil
+		}}
+	slow := edge.Module{Name: "slow", Prepare: func(*edge.Setup) (edge.Points, error) {
+		return edge.Points{Gates: []edge.Gate{gate}}, nil
+	}}
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(slow)))
 	f := speakFrames(t, e.Dial())
-	const path, host = "/.well-known/acme-challenge/t", "a.example"
 	f.Ask(1, true, ":method", "GET", ":scheme", "http", ":authority", host, ":path", path, "x-forwarded-for", "192.0.2.7")
 	f.Get(3)
 	if a := f.Answer(3); a.status != "200" {

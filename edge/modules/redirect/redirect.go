@@ -1,28 +1,44 @@
-package edge
+// Package redirect sends clients of listeners that redirect to the same host and target over https.
+package redirect
 
 import (
 	"bytes"
 	"net/http"
 	"strconv"
 
+	"sluice/edge"
 	"sluice/edge/message"
 )
+
+// Module redirects.
+func Module() edge.Module {
+	gates := []edge.Gate{{Phase: edge.Redirect, Answer: redirect}}
+	return edge.Module{Name: "redirect", Prepare: func(*edge.Setup) (edge.Points, error) {
+		return edge.Points{Gates: gates}, nil
+	}}
+}
 
 // redirect answers a request at a listener that redirects: 308, so that the method and the body
 // stay, to the same host and target over https. No rule counts it: it costs an edge as little as a
 // refusal, reaches no origin, and would count twice. Deny goes before it.
-func (x *exchange) redirect() {
-	if len(x.Host) == 0 {
-		x.respond(noHost)
-		return
+func redirect(x *edge.Exchange) bool {
+	port := x.Front().Redirect()
+	if port == 0 {
+		return false
 	}
-	b := append(append(x.buf[:0], "https://"...), x.Host...)
-	if port := x.front.Redirect(); port != 443 {
+	if len(x.Host) == 0 {
+		x.Respond(noHost)
+		return true
+	}
+	room := x.Room()
+	b := append(append(*room, "https://"...), x.Host...)
+	if port != 443 {
 		b = strconv.AppendUint(append(b, ':'), uint64(port), 10)
 	}
-	x.buf = append(b, originForm(x.Target)...)
-	x.begins(http.StatusPermanentRedirect, "", nil)
-	x.reply.add("Location", x.buf)
+	*room = append(b, originForm(x.Target)...)
+	x.Begin(http.StatusPermanentRedirect, "", nil)
+	x.Add("Location", *room)
+	return true
 }
 
 var noHost = message.Refuse(http.StatusBadRequest, "no_host",

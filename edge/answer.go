@@ -1,0 +1,37 @@
+package edge
+
+import (
+	"net/netip"
+	"time"
+
+	"sluice/edge/message"
+)
+
+// What modules see of a request and say to it. The request as it came is Exchange.Request.
+
+// Now is the instant at which the request is judged, and Client the address that it comes from, as
+// far as proxies are believed.
+func (x *Exchange) Now() time.Time     { return x.now }
+func (x *Exchange) Client() netip.Addr { return x.client }
+
+// Front is the client's end.
+func (x *Exchange) Front() Front { return x.front }
+
+// Respond answers with a refusal, in JSON, or with a page that is configured for it.
+func (x *Exchange) Respond(r *message.Refusal) { x.respond(r) }
+
+// Begin begins an answer: its status, and what its body is; Add adds a line to its head. What they
+// point to must stay until the answer is sent, as what is in Room does.
+func (x *Exchange) Begin(status int, contentType string, body []byte) {
+	x.begins(status, contentType, body)
+}
+func (x *Exchange) Add(name string, value []byte) { x.reply.add(name, value) }
+
+// Room is empty room for what an answer points to. Who appends to it puts the result back.
+func (x *Exchange) Room() *[]byte {
+	x.buf = x.buf[:0]
+	return &x.buf
+}
+
+// Verdict says how the request was decided, in the log and in traces, where no rule has.
+func (x *Exchange) Verdict(name string) { x.verdict = name }

@@ -1,0 +1,120 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/edge/limiter"
+	"sluice/edge/metric"
+	"sluice/edge/rules/key"
+)
+
+// Modules are the features that an edge has beside the life of a request. The edge knows none of
+// them: each plugs in at named points (Points). Where several plug in at one point, they are asked
+// in the order of this list.
+type Modules []Module
+
+// A Module is one feature. Fields that are nil are of what it does not do.
+type Module struct {
+	Name string // that of its folder
+	// Prepare makes the module's points for a configuration that is to come into force. Nothing
+	// may change by it: after an error, this module's or another's, all stays as it was.
+	Prepare func(*Setup) (Points, error)
+	// Run is what the module does beside requests, until ctx is done.
+	Run     func(ctx context.Context)
+	Collect func(metric.Sink) // its metrics
+}
+
+// A Setup is what modules make their points of.
+type Setup struct {
+	Config  *config.Config // the one that is to come into force
+	Limiter *limiter.Limiter
+	Secret  key.Secret // the PoP's
+	Events  *events.Log
+	Warn    func(message string, args ...any)
+}
+
+// Points are what a module does under one configuration. They hang on its snapshot: requests that
+// began under the configuration before go on with that one's.
+type Points struct {
+	Gates []Gate
+	// InForce is called as the configuration comes into force, before the first request under it;
+	// nil: the module need not know.
+	InForce func()
+}
+
+// A Gate is asked about each request before rules are. It may answer in their place.
+type Gate struct {
+	Phase Phase
+	// Waits reports whether Answer may have to wait, without waiting. A connection of HTTP/2 goes
+	// on with other requests meanwhile. nil: it never waits.
+	Waits func(*Exchange) bool
+	// Answer reports whether it has answered the request.
+	Answer func(*Exchange) bool
+}
+
+// A Phase is when a gate is asked: those of one phase after those of all phases before. The edge
+// itself refuses who is denied after Proof, and lets pass who is allowed after all gates.
+type Phase uint8
+
+const (
+	Proof       Phase = iota // what must be answered whoever asks
+	Redirect                 // what belongs elsewhere
+	Maintenance              // what is closed
+	Own                      // what is asked of the module itself
+)
+
+// prepare makes the points of all modules.
+func (s *Server) prepare(c *config.Config, to *snapshot) error {
+	setup := &Setup{Config: c, Limiter: &s.limiter, Secret: s.secret, Events: s.events, Warn: s.warn}
+	var gates []Gate
+	for _, m := range s.use {
+		if m.Prepare == nil {
+			continue
+		}
+		p, err := m.Prepare(setup)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		gates = append(gates, p.Gates...)
+		if p.InForce != nil {
+			to.inForce = append(to.inForce, p.InForce)
+		}
+	}
+	slices.SortStableFunc(gates, func(a, b Gate) int { return cmp.Compare(a.Phase, b.Phase) })
+	for _, g := range gates {
+		if g.Waits != nil {
+			to.mayWait = append(to.mayWait, g.Waits)
+		}
+		if g.Phase == Proof {
+			to.proofs = append(to.proofs, g.Answer)
+		} else {
+			to.gates = append(to.gates, g.Answer)
+		}
+	}
+	return nil
+}
+
+// answeredAt reports whether one of some gates has answered the request.
+func (x *Exchange) answeredAt(gates []func(*Exchange) bool) bool {
+	for _, answer := range gates {
+		if answer(x) {
+			return true
+		}
+	}
+	return false
+}
+
+// gatesWait reports whether a gate may have to wait.
+func (x *Exchange) gatesWait() bool {
+	for _, waits := range x.snap.mayWait {
+		if waits(x) {
+			return true
+		}
+	}
+	return false
+}
