@@ -11,6 +11,7 @@
 //	report    what a run found, as text, JSON and HTML                  design, judge, trace, page
 //	promise   reports held against what the documents promise           report, judge, page
 //	whatif    what rules would have done to a log                       report, judge, trace, page
+//	residential  a scraper from many homes, and the visitors beside it  judge, page, trace, workload
 //	socket    connections that never wait (epoll)                       nothing
 //	process   programs on this machine: start, end, cost                nothing
 //	origin    the server behind the edges                               nothing

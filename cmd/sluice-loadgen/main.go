@@ -7,6 +7,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
 	"sluice/cmd/sluice-loadgen/internal/accuracy"
+	"sluice/cmd/sluice-loadgen/internal/residential"
 	"sluice/cmd/sluice-loadgen/internal/whatif"
 )
 
@@ -22,6 +23,9 @@ var program = cli.Program{Name: "sluice-loadgen", Commands: []cli.Command{
 	{Name: "accuracy",
 		Does: "everything by which accuracy is judged, and one summary; ends with 1 where a promise of docs/design/promises.md is broken", Run: accuracy.Command},
 	{Name: "compare", Does: "every design on one stream", Run: cmdCompare},
+	{Name: "residential",
+		Does: "what limits by network, path and TLS library do to a scraper from many homes, and to visitors; in virtual time",
+		Run:  residential.Command},
 	{Name: "what-if", Does: "what rules would have done to a log", Run: whatif.Command},
 }}
 

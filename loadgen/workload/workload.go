@@ -60,6 +60,9 @@ func List() []Workload {
 			(*generator).rapidReset},
 		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each",
 			(*generator).stuffing},
+		{"residential",
+			"visitors, and a scraper from addresses of homes, each used once or twice",
+			(*generator).residential},
 	}
 }
 

@@ -57,7 +57,7 @@ func TestWorkloads(t *testing.T) {
 				case s.Role == trace.Good:
 					good++
 					// A crowd of people behind one address, or logins and pages together, may add up.
-					if most > rule.limit && w.Name != "flash-crowd" && (w.Name != "stuffing" || rule.limit > 5) {
+					if most > rule.limit && w.Name != "flash-crowd" && w.Name != "residential" && (w.Name != "stuffing" || rule.limit > 5) {
 						t.Errorf("%s, limit %d: the good source %s sends %d", w.Name, rule.limit, s.Name, most)
 					}
 				case most > rule.limit:
@@ -66,7 +66,7 @@ func TestWorkloads(t *testing.T) {
 					t.Errorf("%s, limit %d: the abuser %s sends %d", w.Name, rule.limit, s.Name, most)
 				}
 			}
-			if (over == 0) != (w.Name == "steady" || w.Name == "innocents" || w.Name == "below" || w.Name == "rotate-24" || w.Name == "flash-crowd") {
+			if (over == 0) != (w.Name == "steady" || w.Name == "innocents" || w.Name == "below" || w.Name == "rotate-24" || w.Name == "flash-crowd" || w.Name == "residential") {
 				t.Errorf("%s, limit %d: %d abusers over the limit", w.Name, rule.limit, over)
 			}
 			if rate := float64(len(traffic.Requests)) / traffic.Duration().Seconds(); w.Name == "mixed" && (rate < 1000 || good < 200) {
