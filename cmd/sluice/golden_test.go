@@ -54,7 +54,7 @@ func TestConfigShown(t *testing.T) {
 	must(t, err)
 	keys := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	edgetest.WriteCertificate(t, filepath.Join(folder, "edge"), "edge")
-	files := map[string]string{"partners.txt": "192.0.2.7\n", "later.html": "later\n", "keys.pem": string(keys),
+	files := map[string]string{"partners.txt": "ip\n192.0.2.7\n", "later.html": "later\n", "keys.pem": string(keys),
 		"least.yaml": "origins: [{servers: [\"http://127.0.0.1:3000\"]}]\n"}
 	for name, from := range map[string]string{
 		"example.yaml": "../../examples/algorithms.yaml", "everything.yaml": "testdata/everything.yaml",

@@ -54,6 +54,12 @@ func (r *reader) lists(to *[]lists.Config) func(ast.Node) {
 				"url":  r.checked("lists.url", checkListURL, &l.URL),
 				"refresh": r.duration("lists.refresh", 5*time.Second, 7*24*time.Hour, false,
 					&l.Refresh),
+				"column": r.text("lists.column", func(n ast.Node, text string) {
+					if err := lists.CheckColumn(text); err != nil {
+						r.fail(n, "lists.column: %v", err)
+					}
+					l.Column = text
+				}),
 				"max_entries": integer(r, "lists.max_entries", 1, 20_000_000, &l.MaxEntries),
 				"max_bytes":   r.size("lists.max_bytes", 1<<10, 1<<30, false, &l.MaxBytes),
 			})
@@ -157,6 +163,9 @@ func shownLists(all []lists.Config) []any {
 		if one["file"] = l.File; l.URL != "" {
 			delete(one, "file")
 			one["url"] = l.Where()
+		}
+		if l.Column != "" {
+			one["column"] = l.Column
 		}
 		list = append(list, one)
 	}

@@ -1,5 +1,5 @@
 // Package lists keeps named lists of addresses: those of partners, of a search engine's robots, of
-// a public blocklist. A list is in a file or at a URL, one address or prefix a line.
+// a public blocklist. A list is in a file or at a URL, in one of the forms that lists have (parse).
 //
 // A Book has the lists of a configuration. Each is read before it is in force, and looked at again
 // every Config.Refresh. What is read replaces the content at once and whole; whoever looks an
@@ -32,6 +32,7 @@ type Config struct {
 	Name       string
 	File       string
 	URL        string // http or https
+	Column     string // of CSV: its name, or its number from 1; "": it is no CSV
 	Refresh    time.Duration
 	MaxEntries int
 	MaxBytes   int
