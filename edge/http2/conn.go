@@ -30,12 +30,9 @@ type conn struct {
 	untaken uint32
 	headBy  time.Time // when the head that has begun must be there; zero: none has
 
-	holder *holder   // whom its streams are counted for; nil: there is no bound on memory
-	held   stall     // what the write under way holds, whose writer owns it
-	inVain time.Time // when a request was last held back and refused all the same
-	// Streams that wait for the client. This and stuck are guarded by Memory.mu
-	waiting int
-	stuck   chan struct{} // while a request is held back: one has begun to wait
+	holder *holder // whom its streams are counted for; nil: there is no bound on memory
+	held   stall   // what the write under way holds, whose writer owns it
+	pause  pause
 
 	mu      sync.Mutex
 	copied  int    // bytes of refusals that wait, but of pages that are the same for all

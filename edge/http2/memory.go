@@ -90,6 +90,16 @@ type stall struct {
 	listed        bool
 }
 
+// A pause is a loop's wait for room, in which its connection is not read. There is none while a
+// stream waits for the client, whose word may be there already. Nor is there one for patience after
+// one that was in vain: what the client says behind the request that was refused is to be read.
+type pause struct {
+	next time.Time // it begins no sooner; the loop's
+	// What follows is guarded by Memory.mu.
+	waiting int           // streams of the connection that wait for the client
+	over    chan struct{} // is told that one begins to; nil: the loop is reading
+}
+
 func newHolder(of counter.Source) *holder { return &holder{of: of, freed: make(chan struct{}, 1)} }
 
 // NewMemory bounds what streams hold to most bytes. source is the source of a peer; false: it has
@@ -190,16 +200,14 @@ func (c *conn) admits(st *Stream) bool {
 func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.shares(h) < 1 }
 
 // queue holds a request back, and its connection with it, until there is room, which others of the
-// source make as they end. It reports whether there is. After one that was held back in vain,
-// others are not for as long: they may be there already, and what the client says after them is to
-// be read.
+// source make as they end. It reports whether there is.
 func (c *conn) queue(st *Stream) bool {
 	m, h, n, began := c.site.Memory, c.holder, st.held.bytes, time.Now()
-	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || c.sends(st) ||
-		!m.stopReading(c) {
+	if st.in.Refused != nil || began.Before(c.pause.next) || c.flush() != nil || c.sends(st) ||
+		!m.pause(c) {
 		return false
 	}
-	defer m.readOn(c)
+	defer m.goOn(c)
 	h.queued.Add(1)
 	defer h.free() // another, too
 	defer h.queued.Add(-1)
@@ -212,13 +220,13 @@ func (c *conn) queue(st *Stream) bool {
 			return true
 		}
 		if now := time.Now(); now.Sub(began) >= patience {
-			c.inVain = now
+			c.pause.next = now.Add(patience)
 			return false
 		}
 		select {
 		case <-h.freed:
 		case <-look.C:
-		case <-c.stuck:
+		case <-c.pause.over:
 			return false
 		}
 	}
@@ -237,23 +245,22 @@ func (c *conn) sends(st *Stream) bool {
 	return false
 }
 
-// stopReading notes that a connection is not read, and reports false if one of its streams waits
-// for its client.
-func (m *Memory) stopReading(c *conn) bool {
+// pause begins a pause of a connection's loop, and reports whether there may be one.
+func (m *Memory) pause(c *conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.waiting > 0 {
+	if c.pause.waiting > 0 {
 		return false
 	}
-	c.stuck = make(chan struct{}, 1)
+	c.pause.over = make(chan struct{}, 1)
 	return true
 }
 
-// readOn notes that it is again.
-func (m *Memory) readOn(c *conn) {
+// goOn ends it.
+func (m *Memory) goOn(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.stuck = nil
+	c.pause.over = nil
 }
 
 // shares is how many times as much a source holds as each may where all hold the same.
@@ -335,8 +342,9 @@ func (m *Memory) list(e *stall) {
 	defer m.mu.Unlock()
 	e.since, e.before, e.after, e.listed = time.Now(), h.last, nil, true
 	if e.id != 0 {
-		if e.conn.waiting++; e.conn.stuck != nil {
-			signal(e.conn.stuck)
+		p := &e.conn.pause
+		if p.waiting++; p.over != nil {
+			signal(p.over)
 		}
 	}
 	if h.last == nil {
@@ -378,7 +386,7 @@ func (m *Memory) remove(e *stall) {
 	}
 	e.before, e.after, e.listed = nil, nil, false
 	if e.id != 0 {
-		e.conn.waiting--
+		e.conn.pause.waiting--
 	}
 	h.stalled.Add(-e.bytes)
 	m.stalled.Add(-e.bytes)
