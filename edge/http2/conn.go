@@ -29,6 +29,7 @@ type conn struct {
 	// The highest stream that came after the last that is taken; 0: none has
 	untaken uint32
 	headBy  time.Time // when the head that has begun must be there; zero: none has
+	took    int       // of turn
 
 	holder *holder // whom its streams are counted for; nil: there is no bound on memory
 	held   stall   // what the write under way holds, whose writer owns it
@@ -65,6 +66,11 @@ type conn struct {
 	idle    time.Time // since when there is no stream
 	asked   bool      // there has been one
 }
+
+// turn is how many bytes of heads a loop takes at once, each with headCost more for the request,
+// before others that can run have their turn. The scheduler would let it go on for 10 ms: a hundred
+// such loops would hold up everybody else for a second.
+const turn, headCost = 16 << 10, 1 << 10
 
 // A reader is what frames are read with, by whichever connection has something to read.
 type reader struct {

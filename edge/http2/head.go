@@ -2,6 +2,7 @@ package http2
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ type head struct {
 	host      string
 	has       pseudo
 	cookie    []byte
+	text      []byte // gathers here: Stream.text is made once, when its length is known
 }
 
 // pseudo says which pseudo-headers have come, and host.
@@ -67,7 +69,7 @@ var (
 func (c *conn) headers(f *frames.HeadersFrame) error {
 	id := f.StreamID
 	h := c.head
-	*h = head{ends: f.StreamEnded(), cookie: h.cookie[:0]}
+	*h = head{ends: f.StreamEnded(), cookie: h.cookie[:0], text: h.text[:0]}
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
 	}
@@ -242,14 +244,13 @@ func (h *head) begin() bool {
 	if !isWord(method) || !isWord(h.path) || h.path[0] != '/' && h.path != "*" {
 		return false
 	}
-	st := h.stream
 	n := len(method) + len(h.path)
-	st.text = appendPath(append(append(st.text, method...), ' '), h.path)
-	if h.size += len(st.text) - len(" ") - n; h.size > st.conn.site.Limits.HeaderBytes {
+	h.text = appendPath(append(append(h.text, method...), ' '), h.path)
+	if h.size += len(h.text) - len(" ") - n; h.size > h.stream.conn.site.Limits.HeaderBytes {
 		h.tooLarge = true
 		return false
 	}
-	st.text = append(st.text, " HTTP/1.1\r\n"...)
+	h.text = append(h.text, " HTTP/1.1\r\n"...)
 	return true
 }
 
@@ -290,12 +291,11 @@ func isWord(text string) bool {
 // line writes a field as a line of HTTP/1.1, unless it is Host or Cookie, of which there is one in
 // the end.
 func (h *head) line(f hpack.HeaderField) bool {
-	st := h.stream
-	n := len(st.text)
-	st.text = append(append(st.text, f.Name...), ": "...)
-	name := st.text[n : n+len(f.Name)]
-	st.text = append(append(st.text, f.Value...), "\r\n"...)
-	value := st.text[len(st.text)-2-len(f.Value) : len(st.text)-2]
+	n := len(h.text)
+	h.text = append(append(h.text, f.Name...), ": "...)
+	name := h.text[n : n+len(f.Name)]
+	h.text = append(append(h.text, f.Value...), "\r\n"...)
+	value := h.text[len(h.text)-2-len(f.Value) : len(h.text)-2]
 	if !isName(name) || !isValue(value) {
 		return false
 	}
@@ -306,7 +306,7 @@ func (h *head) line(f hpack.HeaderField) bool {
 		return string(name) == "trailer" || string(name) == "te" &&
 			message.EqualFold(value, "trailers")
 	case message.Host:
-		st.text = st.text[:n]
+		h.text = h.text[:n]
 		if h.has&hasHost != 0 {
 			return false
 		}
@@ -316,14 +316,14 @@ func (h *head) line(f hpack.HeaderField) bool {
 			h.cookie = append(h.cookie, "; "...)
 		}
 		h.cookie = append(h.cookie, value...)
-		st.text = st.text[:n]
+		h.text = h.text[:n]
 	case message.ContentLength:
 		h.counted = true
 		return !h.tunnel()
 	default:
 		// There is one, and it is the edge's own
 		if h.tunnel() && string(name) == "sec-websocket-key" {
-			st.text = st.text[:n]
+			h.text = h.text[:n]
 		}
 	}
 	return true
@@ -359,23 +359,22 @@ func (h *head) finish() bool {
 	case h.has&hasHost != 0:
 		authority = h.host
 	}
-	st := h.stream
 	if h.has&(hasHost|hasAuthority) != 0 {
 		if !isValue([]byte(authority)) {
 			return false
 		}
-		st.text = append(append(append(st.text, "host: "...), authority...), "\r\n"...)
+		h.text = append(append(append(h.text, "host: "...), authority...), "\r\n"...)
 	}
 	if len(h.cookie) > 0 {
-		st.text = append(append(append(st.text, "cookie: "...), h.cookie...), "\r\n"...)
+		h.text = append(append(append(h.text, "cookie: "...), h.cookie...), "\r\n"...)
 	}
 	switch {
 	case h.tunnel():
-		st.text = appendUpgrade(st.text)
+		h.text = appendUpgrade(h.text)
 	case !h.ends && !h.counted:
-		st.text = append(st.text, "transfer-encoding: chunked\r\n"...)
+		h.text = append(h.text, "transfer-encoding: chunked\r\n"...)
 	}
-	st.text = append(st.text, "\r\n"...)
+	h.text = append(h.text, "\r\n"...)
 	return true
 }
 
@@ -411,6 +410,7 @@ func (c *conn) request(st *Stream) error {
 		case !h.ends && !h.counted:
 			most++ // HTTP/2 does not say it
 		}
+		st.text = append(st.text, h.text...)
 		r.Refused = r.Parse(st.text, most)
 		if r.Tunnel = h.tunnel(); r.Refused == nil && r.Tunnel && h.protocol != webSocket {
 			r.Refused = noProtocol
@@ -431,6 +431,10 @@ func (c *conn) request(st *Stream) error {
 	c.mu.Unlock()
 	resets := st.resetWith != frames.ErrCodeNo
 	c.begin(st) // it may be another request's then
+	if c.took += h.size + headCost; c.took >= turn {
+		c.took = 0
+		runtime.Gosched()
+	}
 	if resets {
 		return c.resetting()
 	}

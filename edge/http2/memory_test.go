@@ -9,6 +9,7 @@ import (
 	"time"
 
 	frames "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"sluice/counter"
 	"sluice/edge/front"
@@ -348,4 +349,23 @@ func TestAnOriginThatNeedsLessIsCountedWithLess(t *testing.T) {
 		close(calm.release)
 		synctest.Wait()
 	})
+}
+
+// A long head grows where the heads before it did, and its stream has room for it once: growing is most of what such a head
+// costs.
+func TestALongHeadGrowsOnce(t *testing.T) {
+	c := &conn{site: &Site{Site: &front.Site{Limits: front.Limits{HeaderBytes: 32 << 10}}}, head: new(head)}
+	value := strings.Repeat("v", 100)
+	if n := testing.AllocsPerRun(10, func() {
+		st := Stream{conn: c}
+		*c.head = head{stream: &st, text: c.head.text[:0], method: "GET", scheme: "https", path: "/", has: hasMethod | hasScheme | hasPath}
+		for range 200 {
+			c.field(hpack.HeaderField{Name: "x-long", Value: value})
+		}
+		if c.head.wrong || cap(st.text) != 0 || len(c.head.text) < 20_000 {
+			t.Fatalf("%d bytes of %d are the stream's", cap(st.text), len(c.head.text))
+		}
+	}); n > 1 { // the stream
+		t.Errorf("%v allocations", n)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -369,7 +370,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	}
 	p.on.Expect(o.Awaited())
 	head := requestHeads.Get().(*[]byte)
-	*head = p.appendHead((*head)[:0], o)
+	*head = p.appendHead(slices.Grow((*head)[:0], p.in.Size+commonHead/8), o)
 	var err error
 	if p.in.Length == 0 || p.held != nil {
 		if p.held != nil {
