@@ -57,6 +57,7 @@ func TestNodeFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes, names := newPipes(2)
 				defer nodes.close()
+				defer time.Sleep(c.trip) // what is under way when edges stop arrives
 				ill := nodes[names[0]]
 				distant := slowly(nodes.dial, c.trip)
 				dial := func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -140,6 +140,7 @@ func TestLastReportIsComplete(t *testing.T) {
 					t.Errorf("the nodes hold %d hits, want %d", got, sources*hits+heavy)
 				}
 				t.Logf("the last report took %v", took)
+				time.Sleep(roundTrip) // polls that were under way arrive
 			})
 		})
 	}

@@ -2,9 +2,10 @@
 // the clock, and does not look at what is counted.
 //
 // A node has four connections at most. One is a pipeline, which carries the reports: many small
-// commands in one write, their answers in their order. Over the others gomemcache does what is
-// rare, one command at a time. Every command that the machine sends is answered by one wire.Result,
-// whatever happens to it, and none is sent twice.
+// commands in one write, their answers in their order. Another carries the polls: the loop writes
+// them itself, and answers that say nothing new wait for its next step. Over the others gomemcache
+// does what is rare, one command at a time. Every command that the machine sends is answered by one
+// wire.Result, whatever happens to it, and none is sent twice.
 package memcached
 
 import (
@@ -69,13 +70,18 @@ type inbox struct {
 }
 
 func (i *inbox) put(rs []wire.Result) {
-	i.mu.Lock()
-	i.results = append(i.results, rs...)
-	i.mu.Unlock()
+	i.leave(rs)
 	select {
 	case i.ready <- struct{}{}:
 	default:
 	}
+}
+
+// leave is put for what can wait until the machine has something to do.
+func (i *inbox) leave(rs []wire.Result) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.results = append(i.results, rs...)
 }
 
 // take returns what has gathered, in exchange for a slice to gather the next in.
@@ -137,7 +143,7 @@ func (t *Tier) Sync(ctx context.Context) error {
 			links = append(links, *old...)
 		}
 		for _, n := range nodes[len(links):] {
-			l := newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
+			l := newLink(newDialer(n, 2+rareConns, dial), t.inbox.put, t.inbox.leave, t.caught)
 			wg.Go(func() { l.run(background) })
 			links = append(links, l)
 		}
@@ -295,15 +301,22 @@ func (t *Tier) caught(v any) {
 	}
 }
 
-// send hands commands to their nodes, and those of reports in runs, so that they leave as one
-// burst. It returns how many are no reads.
+// send hands commands to their nodes, and reports in runs, and polls together, so that they leave
+// as one burst. It returns how many are no reads.
 func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
+	defer func() {
+		for _, l := range links {
+			t.refuse(l.poll(), errBacklog)
+		}
+	}()
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1
 		l := links[c.Node]
 		switch err := check(c); {
 		case err != nil:
 			t.refuse(cmds[:1], err)
+		case !c.Report && c.Way == wire.Small:
+			l.polled = append(l.polled, *c)
 		case !c.Report:
 			if !l.send(*c, nil) {
 				t.refuse(cmds[:1], errQueue)

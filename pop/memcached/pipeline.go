@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,9 @@ var (
 	errKeys    = fmt.Errorf("memcached: get of more than %d keys", wire.MaxKeys)
 )
 
-// pipeline carries the reports to one node: many small commands on one connection. What gathers
-// while a burst is being written is the next burst, so that there is no flush interval to tune;
-// answers come in the order of the commands.
+// pipeline carries many small commands to one node on one connection: the reports, or polls. What
+// gathers while a burst is being written is the next burst, so that there is no flush interval to
+// tune; answers come in the order of the commands.
 //
 // A command is carried out at most once: nothing is ever sent again. When the connection is lost,
 // commands that were written in full are Unknown and all others Unsent.
@@ -52,6 +53,11 @@ type pipeline struct {
 	wake    chan struct{}      // something is queued
 	trips   *buckets.Histogram // one observation for each burst: from its write to its last answer
 	drops   *drops
+	// Without a complete answer, or for a write, before the connection is given up
+	patience time.Duration
+	// The caller of send writes where nothing is under way: such a write does not wait, and wakes no
+	// goroutine. For polls, which are most of what an edge at rest does.
+	direct bool
 
 	mu sync.Mutex
 	// ring for head <= i < tail: the commands not yet answered, of which those before sent have
@@ -61,6 +67,9 @@ type pipeline struct {
 	head, sent, tail uint64
 	buf              []byte    // ring[sent:tail] as bytes
 	bursts           []burst   // on their way, oldest first
+	conn             net.Conn  // to write on, while there is one, if direct
+	writing          bool      // somebody writes: another burst must wait
+	failed           error     // of send's write: the connection is lost
 	due              time.Time // of the next answer; the zero Time if none is to come
 }
 
@@ -95,6 +104,8 @@ func newPipeline(d *dialer, deliver func([]wire.Result), caught func(any)) *pipe
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
 		ring:    make(ring, Backlog/16),
+
+		patience: progressTimeout,
 	}
 }
 
@@ -113,12 +124,64 @@ func (p *pipeline) send(cmds []wire.Command) (refused []wire.Command) {
 		p.tail++
 		cmds = cmds[1:]
 	}
+	conn := p.conn
+	if conn == nil || p.writing || p.head != p.sent || len(p.buf) == 0 {
+		p.mu.Unlock()
+		p.hurry()
+		return cmds
+	}
+	buf := p.begin(conn, nil)
 	p.mu.Unlock()
+	_, err := writeAll(conn, buf, p.patience)
+	p.mu.Lock()
+	more := p.written(buf)
+	p.failed = err
+	p.mu.Unlock()
+	if err != nil {
+		conn.Close() // so the reader ends, and the connection with it
+	} else if more {
+		p.hurry()
+	}
+	return cmds
+}
+
+// hurry has what is queued written.
+func (p *pipeline) hurry() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
-	return cmds
+}
+
+// begin takes what is queued as the next burst. p.mu is held, and nobody writes; spare is to queue
+// in meanwhile. written must follow.
+func (p *pipeline) begin(conn net.Conn, spare []byte) (buf []byte) {
+	if len(p.buf) == 0 {
+		return nil
+	}
+	buf, p.buf = p.buf, spare[:0]
+	if cap(p.buf) > backlogBytes/8 {
+		p.buf = nil // an exceptional burst does not hold its memory for ever
+	}
+	now := time.Now()
+	if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
+		p.due = now.Add(p.patience)
+		conn.SetReadDeadline(p.due)
+	}
+	p.sent, p.writing = p.tail, true
+	if len(p.bursts) < 64 { // of more on their way, some are not timed
+		p.bursts = append(p.bursts, burst{p.sent, now})
+	}
+	return buf
+}
+
+// written ends a burst, whose bytes are not needed any more, and reports whether more is queued.
+// p.mu is held.
+func (p *pipeline) written(buf []byte) (more bool) {
+	if p.writing = false; len(p.buf) == 0 {
+		p.buf = buf[:0]
+	}
+	return len(p.buf) > 0
 }
 
 // backlog is how many commands have no answer yet.
@@ -168,7 +231,11 @@ func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
 		}()
 		readErr = p.read(conn)
 	}()
+	if p.direct {
+		_ = p.use(conn)
+	}
 	from, written, err := p.write(conn, done)
+	err = cmp.Or(err, p.use(nil))
 	conn.Close()
 	<-done
 	switch {
@@ -184,35 +251,37 @@ func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
 	p.giveUp(err, from, written)
 }
 
+// use lets send write on a connection; nil: on none any more. It returns why the one before failed,
+// if a write of send did.
+func (p *pipeline) use(conn net.Conn) (failed error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	failed, p.failed = p.failed, nil
+	p.conn = conn
+	return failed
+}
+
 // write writes bursts until the connection is lost or done is closed. It returns the number of the
 // first command that was not given to the connection in a whole burst, and how many bytes from
 // there on were.
 func (p *pipeline) write(conn net.Conn,
 	done <-chan struct{}) (from uint64, written int, err error) {
-	var buf []byte
+	var buf, spare []byte
 	for {
 		p.mu.Lock()
-		from = p.sent
-		buf, p.buf = p.buf, buf[:0]
-		if cap(p.buf) > backlogBytes/8 {
-			p.buf = nil // an exceptional burst does not hold its memory for ever
-		}
-		if len(buf) > 0 {
-			now := time.Now()
-			if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
-				p.due = now.Add(progressTimeout)
-				conn.SetReadDeadline(p.due)
-			}
-			p.sent = p.tail
-			if len(p.bursts) < 64 { // of more on their way, some are not timed
-				p.bursts = append(p.bursts, burst{p.sent, now})
-			}
+		if from, buf = p.sent, nil; !p.writing { // else send wakes this one when it has written
+			buf = p.begin(conn, spare)
 		}
 		p.mu.Unlock()
 		if len(buf) > 0 {
-			if n, err := writeAll(conn, buf); err != nil {
+			n, err := writeAll(conn, buf, p.patience)
+			p.mu.Lock()
+			p.writing = false
+			p.mu.Unlock()
+			if err != nil {
 				return from, n, err
 			}
+			spare = buf
 			continue
 		}
 		select {
@@ -224,11 +293,11 @@ func (p *pipeline) write(conn net.Conn,
 }
 
 // writeAll writes b, or returns how much of it was written.
-func writeAll(conn net.Conn, b []byte) (n int, err error) {
-	due := time.Now().Add(progressTimeout)
+func writeAll(conn net.Conn, b []byte, patience time.Duration) (n int, err error) {
+	due := time.Now().Add(patience)
 	conn.SetWriteDeadline(due)
 	if n, err = conn.Write(b); late(err, due) {
-		conn.SetWriteDeadline(time.Now().Add(progressTimeout))
+		conn.SetWriteDeadline(time.Now().Add(patience))
 		var rest int
 		rest, err = conn.Write(b[n:])
 		n += rest
@@ -341,13 +410,16 @@ func (p *pipeline) missed(conn net.Conn, err error) bool {
 	if !late(err, p.due) {
 		return false
 	}
-	p.due = time.Now().Add(progressTimeout)
+	p.due = time.Now().Add(p.patience)
 	conn.SetReadDeadline(p.due)
 	return true
 }
 
 // answered delivers results and moves head past them. It returns how many answers are to come.
 func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (awaited int) {
+	if p.direct {
+		p.time(results)
+	}
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
@@ -355,7 +427,7 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (
 	now := time.Now()
 	p.head, p.due = head, time.Time{}
 	if p.head < p.sent {
-		p.due = now.Add(progressTimeout)
+		p.due = now.Add(p.patience)
 	}
 	conn.SetReadDeadline(p.due)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
@@ -363,6 +435,17 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (
 		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
 	}
 	return int(p.sent - p.head)
+}
+
+// time notes how long answers took, for those that wait before they are taken in.
+func (p *pipeline) time(results []wire.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.bursts) > 0 {
+		for i := range results {
+			results[i].Took = time.Since(p.bursts[0].at)
+		}
+	}
 }
 
 // giveUp delivers all commands that are still without an answer. Of those from the number from on,

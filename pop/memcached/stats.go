@@ -46,7 +46,7 @@ func (t *Tier) Stats() TierStats {
 			Closed:     d.closed.Load(),
 			Silent:     d.timeout.Load(),
 			Wrong:      d.wrong.Load(),
-			Waiting:    l.pipe.backlog() + int(l.waiting.Load()),
+			Waiting:    l.pipe.backlog() + l.polls.backlog() + int(l.waiting.Load()),
 		})
 	}
 	return s

@@ -104,3 +104,53 @@ func TestDo(t *testing.T) {
 		}
 	})
 }
+
+// TestPollsWakeNobody: an answer that says what the last to the same question said waits for the next step, and says how long it took;
+// another has a step of its own.
+func TestPollsWakeNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := poptest.New(0)
+		defer node.Close()
+		s := &script{}
+		tier, stop := s.run(t, node)
+		steps := func(cmds ...wire.Command) (taken []time.Duration, rs []wire.Result) {
+			began := time.Now()
+			s.say(cmds...)
+			tier.Wake()
+			time.Sleep(3 * pop.Tick / 2)
+			rs, received := s.take()
+			for _, at := range received {
+				taken = append(taken, at.Sub(began))
+			}
+			return taken, rs
+		}
+		poll := wire.Command{Op: wire.Get, Key: "head other"}
+		set := wire.Command{Op: wire.Set, Key: "head", Value: []byte("1"), Expire: 100, Report: true}
+		for i, step := range []struct {
+			cmds  []wire.Command
+			waits bool
+		}{
+			{[]wire.Command{poll}, false}, // the first of its kind
+			{[]wire.Command{poll}, true},
+			{[]wire.Command{set}, false},
+			{[]wire.Command{poll}, false},
+			{[]wire.Command{poll}, true},
+			{[]wire.Command{poll, {Op: wire.Get, Key: "third"}}, false}, // one that is new takes the other with it
+			{[]wire.Command{{Op: wire.Get, Key: "third"}, poll}, true},
+		} {
+			taken, rs := steps(step.cmds...)
+			if len(rs) != len(step.cmds) {
+				t.Fatalf("step %d: %d results of %d", i, len(rs), len(step.cmds))
+			}
+			for k, at := range taken {
+				if waits := at >= pop.Tick/2; waits != step.waits {
+					t.Errorf("step %d: an answer is taken in after %v", i, at)
+				}
+				if rs[k].Status != wire.Done || rs[k].Took > at {
+					t.Errorf("step %d: %+v", i, rs[k])
+				}
+			}
+		}
+		must(t, stop())
+	})
+}

@@ -43,8 +43,7 @@ type Command struct {
 	Expire int32  // Add, Set, Cas: seconds until memcached forgets, up to 30 days; 0: never
 	Op     Op
 	Way    Way
-	// Caused by a request, so there may be many: goes over the node's pipeline, else through
-	// gomemcache
+	// Caused by a request, so there may be many: goes over the node's pipeline, else by its Way
 	Report bool
 }
 
@@ -59,7 +58,7 @@ func Seconds(d time.Duration) int32 {
 type Way uint8
 
 const (
-	Small Way = iota // a node's health, and presence
+	Small Way = iota // a node's health, presence, and marks: all that is read again and again
 	Log              // reads of the mitigation log
 	List             // the operators' list
 	Ways             // how many there are
@@ -101,4 +100,6 @@ type Result struct {
 	Number uint64   // Incr, Decr: the new number; Gets: the version of the value
 	Values [][]byte // Get, Gets: one for each key, nil where there is none
 	Err    error    // for Unsent and Unknown: what happened
+	// From the command to its answer, where the answer waited since then; 0: it comes as it came
+	Took time.Duration
 }

@@ -45,10 +45,10 @@ var restCases = []struct {
 	rate  float64 // requests a second
 }{
 	{name: "alone"},
-	{name: "alone, 20/s", rate: 20},
+	{name: "alone at 20/s", rate: 20},
 	{name: "2 nodes", nodes: 2},
-	{name: "2 nodes, after a block", nodes: 2, block: true},
-	{name: "2 nodes, 20/s", nodes: 2, rate: 20},
+	{name: "2 nodes after a block", nodes: 2, block: true},
+	{name: "2 nodes at 20/s", nodes: 2, rate: 20},
 	{name: "21 nodes", nodes: 21},
 }
 
