@@ -297,9 +297,6 @@ func (r *reader) match(n ast.Node, m *match.Config) {
 			m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
 			r.fail(n,
 				"match.not: it leaves everything out, so the rule is about nothing: say mode: off")
-		} else if strings.HasPrefix(m.Not.Path, "~") {
-			r.fail(n, "match.not: path: %q is a regular expression: want /exact or /prefix/*",
-				m.Not.Path[1:])
 		} else if m.Not.Everything() {
 			m.Not = nil // it says nothing
 		}
@@ -312,7 +309,9 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 	return fields{
 		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
 		"path": r.text(what+".path", func(n ast.Node, text string) {
-			if err := m.SetPath(text); err != nil {
+			if what == "match.not" && !strings.HasPrefix(text, "/") && text != "*" {
+				r.fail(n, "%s.path: %q is not a path: want /exact or /prefix/*", what, text)
+			} else if err := m.SetPath(text); err != nil {
 				r.fail(n, "%s.path: %v", what, err)
 			}
 		}),
