@@ -37,14 +37,17 @@ type Peers struct {
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or
 // "resumed" over a connection for each request, with "tls" over TLS, whose handshake is a full one
 // for each new connection, or resumes the session of another, and with "h2" over HTTP/2, with one
-// request at once on a connection, or 16.
+// request at once on a connection, or 16. At rest an edge has no request and no connection: its
+// processor time is of a second.
 var (
 	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice",
 		"sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new",
 		"proxy tls resumed",
-		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16"}
+		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16", atRest}
 )
+
+const atRest = "rest"
 
 // Before is the edge before a change, measured beside what it became.
 const Before = "sluice before"
@@ -145,6 +148,10 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 
 func (p *Peers) cases() (list []PeerCase) {
 	for _, w := range p.Works {
+		if w == atRest {
+			list = append(list, PeerCase{Work: w})
+			continue
+		}
 		for _, n := range p.Conns {
 			for _, s := range p.Sources {
 				list = append(list, PeerCase{w, n, s})
@@ -202,6 +209,18 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return of
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
+	if c.Work == atRest {
+		if err := idle(ctx, warm); err != nil {
+			return f, err
+		}
+		before = costs()
+		err := idle(ctx, p.For)
+		after = costs()
+		cost, tier := (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
+		long := p.For.Seconds()
+		return PeerFigures{PeerCase: c, Edge: edge, CPU: (cost + tier) / long, Tier: tier / long,
+			Busy: cost / long, Memory: float64(process.Memory(proc.PID()))}, errors.Join(err, cpuErr)
+	}
 	if c.has("refuse") {
 		// So that all have had what they are admitted
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond
@@ -243,4 +262,14 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		Memory: float64(process.Memory(proc.PID())),
 		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),
 	}, proc.Crashed()
+}
+
+// idle waits for so long.
+func idle(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(long):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

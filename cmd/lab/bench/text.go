@@ -35,7 +35,7 @@ func compare(rows []PeerFigures) {
 			return 0
 		}
 		return medianOf(len(f.measured),
-			func(n int) float64 { return of(f.measured[n]) / of(rows[i].measured[n]) })
+			func(n int) float64 { return over(of(f.measured[n]), of(rows[i].measured[n])) })
 	}
 	// spread is the least and the most of those ratios over the rounds.
 	spread := func(f *PeerFigures, to string) (s [2]float64) {
@@ -44,7 +44,7 @@ func compare(rows []PeerFigures) {
 			if i < 0 {
 				break
 			}
-			by := f.measured[n].CPU / rows[i].measured[n].CPU
+			by := over(f.measured[n].CPU, rows[i].measured[n].CPU)
 			s = [2]float64{min(cmp.Or(s[0], by), by), max(s[1], by)}
 		}
 		return s
@@ -60,6 +60,14 @@ func compare(rows []PeerFigures) {
 		f.ByBefore = ratio(f, Before, cpu)
 		f.P99Nginx = ratio(f, nginx, func(f PeerFigures) float64 { return f.P99 })
 	}
+}
+
+// over is a ratio; 0 if it is to nothing, as an edge at rest may take.
+func over(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }
 
 // WritePeers prints figures as a table, and below it what was measured.
