@@ -44,6 +44,7 @@ type suite struct {
 	scale       int           // of that: one part in so many
 	seed        uint64
 	seeds       int // of where in its second a one-second stamp lies
+	headline    bool
 }
 
 // adversaries are the workloads that are made against limiters.
@@ -62,6 +63,8 @@ func Command(ctx context.Context, args []string) error {
 		"small workloads alone, and the published stream at a hundredth: seconds, not minutes")
 	sizes := flags.Bool("sizes", false,
 		"judge every workload over 1, 8, 24, 48 and 64 edges, and nothing else")
+	headline := flags.Bool("headline", false,
+		"judge the logs over eight edges that block, by the default estimate, and nothing else")
 	innocents := flags.Bool("innocents", false,
 		"judge sources that keep within their limit, at six limits over 1 to 64 edges, and nothing else: none may be refused")
 	published := flags.Bool("published", true,
@@ -79,7 +82,7 @@ func Command(ctx context.Context, args []string) error {
 	}
 	s := suite{
 		limits: []uint{20, 60, 120}, window: time.Minute, adversaries: adversaries(), limit: 100,
-		published: *published, scale: 1, seed: *seed, seeds: *seeds,
+		published: *published, scale: 1, seed: *seed, seeds: *seeds, headline: *headline,
 	}
 	if *short {
 		s.limits, s.window, s.duration, s.limit, s.scale = []uint{20}, 10*time.Second, time.Minute,
@@ -194,10 +197,14 @@ type oneRun struct {
 	nodes    int // 0: one for every two edges
 }
 
-// setups are what each log is judged in: the mode, and the number of edges.
-func setups() []oneRun {
+// setups are what each log is judged in: the mode, and the number of edges; and by which estimates.
+func (s *suite) setups() (modes []oneRun, estimates []string) {
+	deployed := oneRun{mode: judge.Deployed, edges: 8}
+	if s.headline {
+		return []oneRun{deployed}, []string{"nearest"}
+	}
 	return []oneRun{{mode: judge.Estimator, edges: 1}, {mode: judge.Deployed, edges: 1},
-		{mode: judge.Deployed, edges: 8}}
+		deployed}, []string{"nearest", "lower"}
 }
 
 func (r *oneRun) setup() string {
@@ -232,6 +239,9 @@ func (s *suite) run(ctx context.Context, w io.Writer) (all []*report.Report, err
 		printRows(w, fmt.Sprintf("all %d, every limit, summed up; gaps are the widest", len(names)),
 			totals)
 	}
+	if s.headline {
+		return all, nil
+	}
 	attacks, err := s.judgeAttacks(ctx)
 	if err != nil {
 		return nil, err
@@ -251,8 +261,9 @@ func (s *suite) run(ctx context.Context, w io.Writer) (all []*report.Report, err
 func (s *suite) judgeLog(ctx context.Context,
 	log *oneLog) (rows []*tableRow, reports []*report.Report, err error) {
 	var runs []oneRun
-	for _, setup := range setups() {
-		for _, estimate := range []string{"nearest", "lower"} {
+	modes, estimates := s.setups()
+	for _, setup := range modes {
+		for _, estimate := range estimates {
 			for _, limit := range s.limits {
 				for _, t := range log.traces {
 					setup.trace, setup.digest = func() (*trace.Trace, error) {

@@ -121,6 +121,23 @@ func TestPublishedIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestHeadline: a log is judged over eight edges alone, and beside the floor and two counters; nothing else is.
+func TestHeadline(t *testing.T) {
+	file, _ := writeLog(t)
+	s := suite{files: []string{file}, limits: []uint{20}, window: 10 * time.Second, published: true, adversaries: adversaries(), seed: 1, seeds: 2, headline: true}
+	var out bytes.Buffer
+	reports, err := s.run(t.Context(), &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != 2 || reports[0].Run.Edges != 8 || reports[0].Floor == nil {
+		t.Errorf("%d reports; the first: %+v", len(reports), reports[0].Run)
+	}
+	if text := out.String(); strings.Contains(text, "estimator") || strings.Contains(text, "adversaries") || !strings.Contains(text, "% wrong answers of the floor") {
+		t.Errorf("the table:\n%s", text)
+	}
+}
+
 // TestOverSeeds: least and most, or the one; and sums are taken seed by seed.
 func TestOverSeeds(t *testing.T) {
 	rows := []*tableRow{

@@ -21,8 +21,8 @@ type tableLine struct {
 	requests, decisions, wrong, limited, followed, blocks uint64
 
 	theirs, floor uint64 // wrong decisions
-	// Wrong decisions of two counters, and the refusals that followed
-	theirAnswers uint64
+	// Wrong decisions of two counters and of the floor, and the refusals that followed
+	theirAnswers, floorAnswers uint64
 	// Seconds until blocks were in force everywhere, p99, by either clock
 	everyEdge, byExact                   float64
 	commands                             float64 // that the tier had
@@ -52,6 +52,7 @@ func (l *tableLine) add(r *report.Report) {
 	}
 	if r.Floor != nil {
 		one.floor, one.floored = r.Floor.Wrong, true
+		one.floorAnswers = r.Floor.Wrong + r.Floor.WronglyMitigated
 	}
 	l.merge(&one)
 }
@@ -65,6 +66,7 @@ func (l *tableLine) merge(o *tableLine) {
 	l.blocks += o.blocks
 	l.theirs += o.theirs
 	l.theirAnswers += o.theirAnswers
+	l.floorAnswers += o.floorAnswers
 	l.everyEdge, l.byExact = max(l.everyEdge, o.everyEdge), max(l.byExact, o.byExact)
 	l.commands += o.commands
 	l.floor += o.floor
@@ -123,7 +125,7 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 	fmt.Fprintln(t,
 		"  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
 			"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound"+
-			"\t% wrong answers of theirs\tevery edge p99 ms\tby the exact log p99 ms\tcommands a request\t")
+			"\t% wrong answers of theirs\tevery edge p99 ms\tby the exact log p99 ms\tcommands a request\t% wrong answers of the floor\t")
 	whole := func(v float64) string { return fmt.Sprint(int64(v)) }
 	ratio := func(a, b uint64) float64 {
 		if b == 0 {
@@ -203,6 +205,12 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 				return l.commands / float64(max(l.requests,
 					1))
 			}, page.Significant))
+		if first.floored {
+			cells = append(cells,
+				share(func(l *tableLine) uint64 { return l.floorAnswers }, requests, 100))
+		} else {
+			cells = append(cells, "-")
+		}
 		for _, c := range cells {
 			fmt.Fprintf(t, "  %s\t", c)
 		}
