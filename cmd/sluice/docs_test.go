@@ -72,7 +72,7 @@ func TestModules(t *testing.T) {
 }
 
 // shellWords are what stands at the beginning of commands in documents beside the programs of this repository.
-var shellWords = strings.Fields("[ base64 bin/middleware cat cd certbot cp curl docker done dpkg echo etcdctl export for go grep head helm install kill kubectl memcached mkdir mv nginx promtool rm sed sh sleep sudo systemctl systemd-sysusers tail umask wait which")
+var shellWords = strings.Fields("[ base64 bin/middleware cat cd certbot chronyc cp curl docker done dpkg echo etcdctl export for go grep head helm install kill kubectl memcached mkdir mv nginx promtool rm sed sh sleep sudo systemctl systemd-sysusers tail umask wait which")
 
 var (
 	inner    = regexp.MustCompile(`\$?\(|\)`)

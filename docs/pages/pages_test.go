@@ -193,13 +193,13 @@ func TestRulePages(t *testing.T) {
 	}
 }
 
-// README has at most 150 lines and 1,500 words.
+// README has at most 120 lines and 1,300 words.
 func TestReadmeIsShort(t *testing.T) {
 	text := all(t)["README.md"]
-	if n := strings.Count(text, "\n"); n > 150 {
+	if n := strings.Count(text, "\n"); n > 120 {
 		t.Errorf("%d lines", n)
 	}
-	if n := len(strings.Fields(text)); n > 1500 {
+	if n := len(strings.Fields(text)); n > 1300 {
 		t.Errorf("%d words", n)
 	}
 }

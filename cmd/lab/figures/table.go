@@ -35,17 +35,21 @@ type table struct {
 	Digits int // that count, of figures that nobody measured twice; 0: all
 }
 
-// A value is what an expression finds in what a run printed, from the least to the most.
+// A value is what an expression finds in what a run printed: from the least to the most, or, as Take
+// says, the median or the most.
 type value struct {
 	Run, Find string
+	Take      string
 	Digits    int
 }
 
-// A fact is a row that says one figure: what it is, which value, in which unit, under which
-// conditions, and which page has more.
+// A fact is a row: what it is about, what Sluice does and what others do, under which conditions,
+// and which page has more. {NAME} in it is a value. The first of them says which run made the row.
 type fact struct {
-	What, Value, Unit, When, More string
+	What, Ours, Others, When, More string
 }
+
+var valueIn = regexp.MustCompile(`\{([\w-]+)\}`)
 
 // A row has what is in a column, if there is something.
 type row func(column string) (cell string, ok bool)
@@ -108,17 +112,26 @@ func (b *book) markdown(name string) (string, error) {
 	return s + "\n" + r.note() + "\n", nil
 }
 
-// facts is a table of values. Each row says of which run it is.
+// facts is a table of values. Each row has the command that makes it, and when that was run last.
 func (b *book) facts(t *table) (string, error) {
-	s := "| what | figure | conditions | measured | more |\n|---|---|---|---|---|\n"
+	s := "| what | Sluice | others | conditions | made by |\n|---|---|---|---|---|\n"
 	for _, f := range t.Figures {
-		figure, err := b.inline(f.Value)
-		if err != nil {
-			return "", err
+		var wrong error
+		filled := func(text string) string {
+			return valueIn.ReplaceAllStringFunc(text, func(name string) string {
+				figure, err := b.inline(strings.Trim(name, "{}"))
+				wrong = errors.Join(wrong, err)
+				return figure
+			})
 		}
-		r := b.Runs[b.Values[f.Value].Run]
-		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When,
-			r.commit + ", " + r.date, f.More}, " | ") + " |\n"
+		ours, others := filled(f.Ours), filled(f.Others)
+		first := valueIn.FindStringSubmatch(f.Ours)
+		if wrong != nil || first == nil {
+			return "", errors.Join(wrong, fmt.Errorf("%s: its figure is %q", f.What, f.Ours))
+		}
+		r := b.Runs[b.Values[first[1]].Run]
+		s += "| " + strings.Join([]string{f.What, ours, others, f.When + " (" + f.More + ")",
+			"`" + r.name + "`: " + r.commit + ", " + r.date}, " | ") + " |\n"
 	}
 	return s, nil
 }
@@ -255,6 +268,26 @@ func (b *book) inline(name string) (string, error) {
 	}
 	if len(of) == 0 {
 		return "", fmt.Errorf("value %s: %s printed nothing like %s", name, v.Run, v.Find)
+	}
+	if v.Take != "" {
+		var numbers []float64
+		for _, cell := range of {
+			n, err := strconv.ParseFloat(strings.ReplaceAll(cell, ",", ""), 64)
+			if err != nil {
+				return "", fmt.Errorf("value %s: %w", name, err)
+			}
+			numbers = append(numbers, n)
+		}
+		slices.Sort(numbers)
+		n := numbers[len(numbers)-1]
+		switch v.Take {
+		case "median":
+			n = (numbers[(len(numbers)-1)/2] + numbers[len(numbers)/2]) / 2
+		case "most":
+		default:
+			return "", fmt.Errorf("value %s: take %q: want median or most", name, v.Take)
+		}
+		of = []string{strconv.FormatFloat(n, 'f', -1, 64)}
 	}
 	return span(of, v.Digits), nil
 }
