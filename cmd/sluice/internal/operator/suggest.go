@@ -43,7 +43,7 @@ func (c *Client) printSuggestion(s *suggested) {
 		fmt.Fprintf(c.Out, "suggested  nothing: not enough was seen yet of %s\n",
 			Printable(s.Missing))
 		if least := peaks.ShareOf(s.Honest); s.Windows >= 1 && least <= peaks.MostShare {
-			fmt.Fprintf(c.Out, "           so many say something with --refuse %.1f%%\n", 100*least)
+			fmt.Fprintf(c.Out, "           with this many, use --refuse %.1f%%\n", 100*least)
 		}
 	case s.AtLeast:
 		fmt.Fprintf(c.Out,
