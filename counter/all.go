@@ -9,7 +9,7 @@ import (
 )
 
 // All ranges over the counters of rules in which something is counted at now, for another table's
-// Learn: their groups are those of Snapshot, the newest first. What is reserved is not among them.
+// Apply: their groups are those of Snapshot, the newest first. What is reserved is not among them.
 // Nothing is locked while a counter is looked at; hits that come meanwhile may be in it or not.
 func (t *core) All(rules []*algorithm.Spec, now time.Time) iter.Seq[Copy] {
 	byID := make(map[uint32]*algorithm.Spec, len(rules))

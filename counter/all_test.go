@@ -8,7 +8,7 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// What All gives, Learn takes: the other table judges every source alike. What has left the window, or is of another rule, is
+// What All gives, Apply takes: the other table judges every source alike. What has left the window, or is of another rule, is
 // not given.
 func TestAll(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
@@ -31,7 +31,7 @@ func TestAll(t *testing.T) {
 	now = now.Add(90 * time.Second) // some of them have left the window
 	given := 0
 	for c := range old.All([]*algorithm.Spec{narrow, wide}, now) {
-		young.Reports().Learn(c.Counter, c.Newest, c.Groups, 0, now)
+		young.Reports().Apply(c.Counter, c.Newest, c.Groups, 0, now)
 		given++
 	}
 	for i := range sources {

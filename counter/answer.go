@@ -9,7 +9,7 @@ import (
 
 // Forged reports whether no edge can have written a number of the tier, so that it counts as
 // nothing.
-func Forged(r *algorithm.Spec, total uint64) bool { return !r.Lanes().Written(total) }
+func Forged(r *algorithm.Spec, total uint64) bool { return !r.Packing().Written(total) }
 
 // readTotal is a number of the tier; what no edge can have written counts as nothing.
 func readTotal(r *algorithm.Spec, total uint64) uint64 {
@@ -46,7 +46,7 @@ func (t Reports) Returned(c Counter, p Part, now time.Time) {
 // here; they are not reported again, because counting them twice would be worse than not at all.
 func (t Reports) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
+		s.stats.LostUnknown += c.Rule.Packing().Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -55,7 +55,7 @@ func (t Reports) Lost(c Counter, p Part, now time.Time) {
 // report stores all that is known.
 func (t Reports) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
+		s.stats.LostFull += c.Rule.Packing().Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -64,10 +64,10 @@ func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Repl
 	return t.answered(c, group, 0, now, nil, readTotal(c.Rule, total), true)
 }
 
-// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the
+// Apply takes in what the tier has of a counter, read with a report of so many hits: groups, the
 // newest first. Whatever is under way must have been sent after the read. The source need not be in
 // the table.
-func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64,
+func (t Reports) Apply(c Counter, newest uint32, groups []uint64, reported uint64,
 	now time.Time) Reply {
 	return t.learn(c, newest, groups, reported, false, now)
 }
@@ -122,7 +122,7 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time,
 			}
 		}
 		if learn {
-			reply = s.replied(t.core, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
+			reply = s.replied(t.core, c, st, i, at, t.ns(now), r.Packing().Sum(hits), false)
 		}
 		if h.unconfirmed != 0 {
 			s.releaseEmpty(h.unconfirmed)
@@ -141,10 +141,10 @@ func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, 
 	if h.unconfirmed != 0 {
 		u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
 		if missing = u.Pending; inOrder {
-			missing = r.Lanes().Plus(missing, u.InFlight)
+			missing = r.Packing().Plus(missing, u.InFlight)
 		}
 	}
-	groups[g] = r.Lanes().Most(groups[g], r.Lanes().Plus(r.Lanes().Clamp(total), missing))
+	groups[g] = r.Packing().Most(groups[g], r.Packing().Plus(r.Packing().Clamp(total), missing))
 	if g == 0 && total != 0 {
 		h.state |= repliedNow
 	}
@@ -163,7 +163,7 @@ func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint6
 	case h.met() && !onlyNewest(r, groups) || r.Carries():
 		return false // it was decided with the report, or the answer says it
 	}
-	return !r.HoldsBack() && r.Lanes().Sum(r.Lanes().Clamp(total)) < uint64(r.Limit)
+	return !r.HoldsBack() && r.Packing().Sum(r.Packing().Clamp(total)) < uint64(r.Limit)
 }
 
 // onlyNewest reports whether nothing is known of groups but the newest.

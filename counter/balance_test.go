@@ -48,7 +48,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 						flying = append(flying, flight{c, p})
 						group := fmt.Sprint(c.Source, p.Group)
 						handed[group] += p.Hits
-						if known := handed[group]; !evicts && !stepped && r.Lanes().Minus(p.Known, known) != 0 {
+						if known := handed[group]; !evicts && !stepped && r.Packing().Minus(p.Known, known) != 0 {
 							t.Fatalf("seed %d: add would store %x, and %x was handed out", seed, p.Known, known)
 						}
 					}
@@ -153,16 +153,16 @@ func TestSaturatedLanes(t *testing.T) {
 			for i, e := range edges {
 				if p := parts[i]; p.Hits != 0 {
 					tier += p.Hits // one of them adds what it knows, which is no more
-					reported += r.Lanes().Sum(p.Hits)
-					if r.Lanes().Clamp(tier) != tier {
+					reported += r.Packing().Sum(p.Hits)
+					if r.Packing().Clamp(tier) != tier {
 						t.Fatalf("limit %d: the tier has %x: a lane is beyond what it holds", limit, tier)
 					}
 					e.table.Reports().Counted(e.c, p, tier, at)
 				}
 			}
 		}
-		if r.Lanes().Sum(tier) != reported {
-			t.Errorf("limit %d: %d hits were reported, the tier has %d: %x", limit, reported, r.Lanes().Sum(tier), tier)
+		if r.Packing().Sum(tier) != reported {
+			t.Errorf("limit %d: %d hits were reported, the tier has %d: %x", limit, reported, r.Packing().Sum(tier), tier)
 		}
 		var losses uint64
 		for _, e := range edges {
@@ -336,7 +336,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 					for _, c := range table.Reports().Dirty(nil, 1) {
 						rep, _ := table.Reports().Take(c, at)
 						for _, p := range rep.Parts[:rep.N] {
-							reported += r.Lanes().Sum(p.Hits)
+							reported += r.Packing().Sum(p.Hits)
 							table.Reports().Counted(c, p, p.Known, at)
 						}
 					}

@@ -84,7 +84,7 @@ func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorith
 
 // estimate is a counter's estimate at a position.
 func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
-	if s.elsewhere.Any() {
+	if s.otherPoPs.Any() {
 		return s.estimateOf(r, st, i, st.groups(i), at)
 	}
 	return r.Read(st.groups(i), s.own(st, i), at)
@@ -129,7 +129,7 @@ func (t *core) Shared(r *algorithm.Spec, source Source, now time.Time) (estimate
 		}
 		for g := range groups[:r.Groups()] {
 			u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
-			groups[g] = r.Lanes().Plus(u.Pending, u.InFlight)
+			groups[g] = r.Packing().Plus(u.Pending, u.InFlight)
 		}
 		estimate = max(all-r.Read(groups, s.own(st, i), at), 0)
 	})
@@ -139,12 +139,12 @@ func (t *core) Shared(r *algorithm.Spec, source Source, now time.Time) (estimate
 // PeekFor is Peek for so many hits.
 func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32,
 	now time.Time) (v Verdict, there bool) {
-	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
+	v = Verdict{Remaining: r.Limit, Fresh: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)),
-			Known: t.known(h, r, t.ns(now))}, true
+			Fresh: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
 		if v.Over = r.Over(v.Estimate + float64(hits)); v.Over {
 			held := v.Estimate - committed
@@ -177,7 +177,7 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 	}
 	t.know(r)
 	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code,
-		t.stake(l, now, inUse))
+		t.evictionCost(l, now, inUse))
 	if full {
 		out := headOf(&evicted)
 		if out.state&hasHistogram != 0 {
@@ -192,15 +192,15 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 	h.base = l.at.Group
 }
 
-// stake is how much would be lost with a counter: the share of its limit that is used, more than
+// evictionCost is how much would be lost with a counter: the share of its limit that is used, more than
 // all if requests have reserved of it, and most if it is in use.
-func (t *core) stake(l *lookup, now int64, inUse []int) records.Stake {
+func (t *core) evictionCost(l *lookup, now int64, inUse []int) records.EvictionCost {
 	return func(i int) float64 {
 		h := l.store.head(i)
 		switch {
 		case slices.Contains(inUse, i):
 			return math.Inf(1)
-		case h.state&warm == 0 && h.unconfirmed == 0:
+		case h.state&active == 0 && h.unconfirmed == 0:
 			return 0
 		case l.s.unconfirmed.Held(h.unconfirmed) > 0:
 			return math.MaxFloat64
@@ -214,10 +214,10 @@ func (t *core) stake(l *lookup, now int64, inUse []int) records.Stake {
 	}
 }
 
-// warmth is whether so much used makes a counter warm.
-func warmth(r *algorithm.Spec, estimate float64) uint8 {
+// recentlyActive is whether so much used makes a counter active.
+func recentlyActive(r *algorithm.Spec, estimate float64) uint8 {
 	if 7*estimate >= float64(r.Limit) {
-		return warm
+		return active
 	}
 	return 0
 }
@@ -243,7 +243,7 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 	})
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
-	s.elsewhere.Forget(Key{source, r.ID})
+	s.otherPoPs.Forget(Key{source, r.ID})
 	s.mu.Unlock()
 }
 

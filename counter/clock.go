@@ -68,7 +68,7 @@ func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 			}
 		}
 		s.offset += int64(step)
-		s.elsewhere.Clear()
+		s.otherPoPs.Clear()
 		s.mu.Unlock()
 	}
 }
@@ -85,7 +85,7 @@ func (s *shard) shiftBy(st *store, i int, r *algorithm.Spec, ns, step int64) {
 	}
 	to := r.Position(ns+s.offset+step, h.phase)
 	base := to.Group
-	by -= int64(int32(base-h.base)) << r.Lanes() // further than the groups move by themselves
+	by -= int64(int32(base-h.base)) << r.Packing() // further than the groups move by themselves
 	pending := uint32(0)
 	if h.unconfirmed != 0 {
 		pending = s.unconfirmed.At(h.unconfirmed).Hits

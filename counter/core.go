@@ -69,7 +69,7 @@ type guarded struct {
 	histograms   histogram.Set  // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
-	elsewhere    elsewhere.Set[Key]
+	otherPoPs    elsewhere.Set[Key]
 }
 
 // Stats is what a Table has done and holds.

@@ -35,10 +35,10 @@ import (
 type Answer = round.Answer
 
 const (
-	Silent = round.Silent // it has not answered
-	Within = round.Within // it is within the limit, and counts
-	Beyond = round.Beyond // it is not, and does not count
-	Doubt  = round.Doubt  // unknown; only counter/exact returns it
+	NoAnswer = round.NoAnswer // it has not answered
+	Admit    = round.Admit    // it is within the limit, and counts
+	Reject   = round.Reject   // it is not, and does not count
+	Unknown  = round.Unknown  // unknown; only counter/exact returns it
 )
 
 // MaxEdges is the largest number of edges that may share counters.

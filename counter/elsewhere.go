@@ -18,9 +18,9 @@ import (
 // whatever the rule's estimate is. Where that is less than what the rule's estimate says of the
 // hits here alone, this one counts.
 
-// MaxElsewhere is of how many counters a table keeps what other PoPs have counted, about 200 bytes
+// MaxOtherPoPs is of how many counters a table keeps what other PoPs have counted, about 200 bytes
 // each; what comes beyond that is not kept, and counts nothing.
-const MaxElsewhere = 16_384
+const MaxOtherPoPs = 16_384
 
 // Slice is what another PoP has counted in some sub-windows in a row.
 type Slice struct {
@@ -43,8 +43,8 @@ func Carries(r *algorithm.Spec) bool { return r.Sliding() && r.Limit > 1 }
 // Quarters are counted so that two thirds are one. Those that come with a third of the limit in
 // each group, as of a source that is refused now and then, come in the middle of it.
 func told(r *algorithm.Spec, estimate float64, hits, total uint64) bool {
-	limit, after := uint64(r.Limit), r.Lanes().Sum(total)
-	before := after - min(r.Lanes().Sum(hits), after)
+	limit, after := uint64(r.Limit), r.Packing().Sum(total)
+	before := after - min(r.Packing().Sum(hits), after)
 	quarter := func(n uint64) uint64 { return (12*n + limit) / (3 * limit) }
 	return 3*estimate >= 2*float64(limit) && (before == 0 || quarter(before) != quarter(after))
 }
@@ -58,10 +58,10 @@ func (t Reports) CountedHere(c Counter, now time.Time) (slice Slice) {
 	slice.Began = t.Wall(now).Add(-time.Duration(at.Gone * float64(slice.Sub)))
 	for j := range c.Rule.SubWindows + 1 {
 		lane := at.Lane - j
-		g := int(int32(newest-at.Group)) - lane>>c.Rule.Lanes()
+		g := int(int32(newest-at.Group)) - lane>>c.Rule.Packing()
 		n := uint64(0)
 		if g >= 0 && g < len(groups) {
-			n = c.Rule.Lanes().Lane(groups[g], lane&(c.Rule.Lanes().Count()-1))
+			n = c.Rule.Packing().Lane(groups[g], lane&(c.Rule.Packing().Count()-1))
 		}
 		slice.Hits = append(slice.Hits, uint32(n))
 	}
@@ -76,7 +76,7 @@ func (t Reports) CountedHere(c Counter, now time.Time) (slice Slice) {
 // began, so they leave the window early, and never late. In all they are less than the limit: more
 // would be of no use (others).
 func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, groups []uint64) {
-	wall, phase, packing := t.Wall(now), t.phase(c.Source), c.Rule.Lanes()
+	wall, phase, packing := t.Wall(now), t.phase(c.Source), c.Rule.Packing()
 	newest = c.Rule.Position(wall.UnixNano(), phase).Group
 	groups = make([]uint64, c.Rule.Groups())
 	left := c.Rule.Limit - 1
@@ -95,38 +95,38 @@ func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, grou
 	return newest, groups
 }
 
-// CountedElsewhere takes in what the PoP from had counted of a counter when it said so: groups as
+// CountedByOtherPoP takes in what the PoP from had counted of a counter when it said so: groups as
 // Fit makes them. It reports whether there was room.
-func (t Reports) CountedElsewhere(c Counter, from uint64, newest uint32, groups []uint64, said,
+func (t Reports) CountedByOtherPoP(c Counter, from uint64, newest uint32, groups []uint64, said,
 	now time.Time) bool {
-	h := elsewhere.Hits{PoP: from, Newest: newest, Said: said.UnixNano(),
+	h := elsewhere.Hits{PoP: from, Newest: newest, At: said.UnixNano(),
 		Until: t.ns(now.Add(c.Rule.Lifetime()))}
 	for i, hits := range groups[:min(len(groups), c.Rule.Groups())] {
-		h.Groups[i] = c.Rule.Lanes().Clamp(hits)
+		h.Groups[i] = c.Rule.Packing().Clamp(hits)
 	}
 	s := t.shard(t.hash(&c.Source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.elsewhere.Put(Key{c.Source, c.Rule.ID}, h, max(MaxElsewhere/len(t.shards), 1),
+	return s.otherPoPs.Put(Key{c.Source, c.Rule.ID}, h, max(MaxOtherPoPs/len(t.shards), 1),
 		t.ns(now))
 }
 
-// ForgetElsewhere drops all that other PoPs have said.
-func (t Reports) ForgetElsewhere() {
+// ForgetOtherPoPs drops all that other PoPs have said.
+func (t Reports) ForgetOtherPoPs() {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.elsewhere.Clear()
+		s.otherPoPs.Clear()
 		s.mu.Unlock()
 	}
 }
 
-// Elsewhere is of how many counters other PoPs have said what they counted.
-func (t *core) Elsewhere() (n int) {
+// OtherPoPs is of how many counters other PoPs have said what they counted.
+func (t *core) OtherPoPs() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n += s.elsewhere.Len()
+		n += s.otherPoPs.Len()
 		s.mu.Unlock()
 	}
 	return n
@@ -143,10 +143,10 @@ func (t *core) phase(s Source) uint16 {
 // newest. ok reports whether there is anything of that.
 func (s *shard) others(r *algorithm.Spec, st *store, i int,
 	newest uint32) (groups [lanes.MaxGroups]uint64, ok bool) {
-	if !s.elsewhere.Any() {
+	if !s.otherPoPs.Any() {
 		return groups, false
 	}
-	return groups, s.elsewhere.Add(Key{st.head(i).source(), r.ID}, r.Lanes(), newest,
+	return groups, s.otherPoPs.Add(Key{st.head(i).source(), r.ID}, r.Packing(), newest,
 		groups[:r.Groups()])
 }
 
@@ -202,7 +202,7 @@ func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint6
 	wait := r.RetryAfter(groups, s.own(st, i), at, n)
 	if others, ok := s.others(r, st, i, at.Group); ok {
 		for g := range others[:r.Groups()] {
-			others[g] = r.Lanes().Plus(others[g], groups[g])
+			others[g] = r.Packing().Plus(others[g], groups[g])
 		}
 		wait = max(wait, r.With(r.Limit, algorithm.Lower).RetryAfter(others[:], s.own(st, i), at,
 			n))

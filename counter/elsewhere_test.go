@@ -29,12 +29,12 @@ func TestEstimateWithOthers(t *testing.T) {
 		c := Counter{Rule: rule(t, 60, time.Minute, 12, test.e), Source: address(1)}
 		table := New(Options{Counters: 100, Tier: true})
 		newest, groups := c.Rule.Position(begin.UnixNano(), 0).Group, []uint64{30} // in the first sub-window, nobody knows when
-		table.Reports().Learn(c, newest, groups, 0, begin)
+		table.Reports().Apply(c, newest, groups, 0, begin)
 		for pop := range test.pops {
 			slice := Slice{Began: now.Add(-time.Second), Sub: 5 * time.Second, Hits: []uint32{test.there}}
 			newest, groups = table.Reports().Fit(c, slice, now)
-			table.Reports().CountedElsewhere(c, pop, newest, groups, now, now)
-			table.Reports().CountedElsewhere(c, pop, newest, groups, now, now) // said again, it is as much
+			table.Reports().CountedByOtherPoP(c, pop, newest, groups, now, now)
+			table.Reports().CountedByOtherPoP(c, pop, newest, groups, now, now) // said again, it is as much
 		}
 		if v, _ := table.Peek(c.Rule, c.Source, now); v.Estimate != test.want {
 			t.Errorf("%v, %d in each of %d other PoPs: %v, want %v", test.e, test.there, test.pops, v.Estimate, test.want)
@@ -60,13 +60,13 @@ func TestStepForgetsOthers(t *testing.T) {
 			table := New(Options{Counters: 100, Tier: true})
 			table.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 1}}, epoch)
 			newest, groups := table.Reports().Fit(c, Slice{Began: epoch, Sub: 5 * time.Second, Hits: []uint32{50}}, epoch)
-			table.Reports().CountedElsewhere(c, 2, newest, groups, epoch, epoch)
+			table.Reports().CountedByOtherPoP(c, 2, newest, groups, epoch, epoch)
 			if v, _ := table.Peek(c.Rule, c.Source, epoch); v.Estimate != 51 {
 				t.Fatalf("%v before the step", v.Estimate)
 			}
 			table.Reports().Adjust(step, tier, epoch)
-			if v, _ := table.Peek(c.Rule, c.Source, epoch); v.Estimate != 1 || table.Elsewhere() != 0 {
-				t.Errorf("%v, tier %v: %v are counted, and others have said something of %d counters", step, tier, v.Estimate, table.Elsewhere())
+			if v, _ := table.Peek(c.Rule, c.Source, epoch); v.Estimate != 1 || table.OtherPoPs() != 0 {
+				t.Errorf("%v, tier %v: %v are counted, and others have said something of %d counters", step, tier, v.Estimate, table.OtherPoPs())
 			}
 		}
 	}

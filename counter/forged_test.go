@@ -21,10 +21,10 @@ func TestNumberThatNoEdgeWrites(t *testing.T) {
 			table := counter.New(counter.Options{Counters: 100, Tier: true})
 			c := counter.Counter{Rule: r, Source: counter.SourceOfDigest([16]byte{1})}
 			_, newest := table.Reports().Groups(r, now, 0)
-			if reply := table.Reports().Learn(c, newest, []uint64{forged}, 0, now); reply.Over {
+			if reply := table.Reports().Apply(c, newest, []uint64{forged}, 0, now); reply.Over {
 				t.Errorf("limit %d: %#x blocks", limit, forged)
 			}
-			if reply := table.Reports().Learn(c, newest, []uint64{1 << 13}, 0, now); !reply.Over && limit == 50 {
+			if reply := table.Reports().Apply(c, newest, []uint64{1 << 13}, 0, now); !reply.Over && limit == 50 {
 				t.Errorf("limit %d: a number that edges can write does not block", limit)
 			}
 		}

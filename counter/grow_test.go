@@ -61,7 +61,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 					t.Fatalf("source %d: %v hits after its reservation was cancelled, want %d", i, v.Estimate, hits)
 				}
 				rep, ok := table.Reports().Take(Counter{Rule: r, Source: address(i)}, epoch)
-				if !ok || rep.N != 1 || r.Lanes().Sum(rep.Parts[0].Hits) != min(uint64(hits), r.Lanes().ReportMax()/MaxEdges) {
+				if !ok || rep.N != 1 || r.Packing().Sum(rep.Parts[0].Hits) != min(uint64(hits), r.Packing().ReportMax()/MaxEdges) {
 					t.Fatalf("source %d: report %+v after the table grew, want %d hits", i, rep, hits)
 				}
 				table.Reports().Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
@@ -92,7 +92,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue
 				}
-				if rep, ok := table.Reports().Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.Lanes().Sum(rep.Parts[0].Hits) != 1 {
+				if rep, ok := table.Reports().Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.Packing().Sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
 			}

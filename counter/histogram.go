@@ -124,7 +124,7 @@ func (s *shard) histogramRoom(r *algorithm.Spec, p algorithm.Position,
 		if wide {
 			st = &s.wide
 		}
-		if h := st.head(slot); silent || h.state&warm == 0 {
+		if h := st.head(slot); silent || h.state&active == 0 {
 			h.state &^= hasHistogram
 			return s.histograms.Unlink(slot, wide), true
 		}

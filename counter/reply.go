@@ -26,7 +26,7 @@ import (
 //	over           it is surely over its limit (noteOver), or      groups begin, as many as a window go by the estimate (firm)
 //	               blocked; a number of groups, in three bits      touches
 //	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
-//	warm           a seventh of the limit is used                  less is                           who leaves a full table
+//	active         a seventh of the limit is used                  less is                           who leaves a full table
 //	urgent         hits may not wait, or have waited for long      they are taken                    report now
 //	queued         urgent, and nothing is under way                taken by Dirty                    report now
 //
@@ -84,12 +84,12 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 		confirmed = s.before(h, estimate, 0)
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
-	h.rearm(r, estimate)
+	h.allowAnnouncing(r, estimate)
 	stage := r.Stage(confirmed)
 	if stage == algorithm.Full && r.Remaining(confirmed-estimate+firm) > 0 {
 		stage = r.Stage(float64(r.Limit - 1)) // the next hit is not refused yet
 	}
-	if h.state &^= warm; !reply.Over && !announcement {
+	if h.state &^= active; !reply.Over && !announcement {
 		if stage > h.announced() {
 			reply.Stage = stage
 		}
@@ -108,7 +108,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 		stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
 	reply.Leaving = stage == algorithm.Full && r.Leaving(st.groups(i), at.Lane)
 	h.announce(max(stage, h.announced()))
-	h.state |= warmth(r, estimate)
+	h.state |= recentlyActive(r, estimate)
 	if w := h.unconfirmed; w != 0 {
 		k := s.unconfirmed.At(w)
 		k.Urgent = k.Urgent || k.Hits > 0 && t.urgent(r, h, k.Hits, estimate, now)
@@ -152,8 +152,8 @@ func (h *head) announced() algorithm.Stage {
 
 func (h *head) announce(s algorithm.Stage) { h.state = h.state&^announced | uint8(s)*announcedUnit }
 
-// rearm lets stages be announced again of a counter that has gone well below them.
-func (h *head) rearm(r *algorithm.Spec, estimate float64) {
+// allowAnnouncing lets stages be announced again of a counter that has gone well below them.
+func (h *head) allowAnnouncing(r *algorithm.Spec, estimate float64) {
 	if h.state&announced != 0 {
 		h.announce(min(h.announced(), r.Stage(2*estimate)))
 	}

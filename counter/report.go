@@ -137,8 +137,8 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], s.unconfirmed.In(k, g).Pending),
-					r.Lanes().ReportMax()),
+				Known: r.Packing().AtMost(r.Packing().Minus(groups[g], s.unconfirmed.In(k, g).Pending),
+					r.Packing().ReportMax()),
 				There: h.answered(g),
 			}
 			rep.N++
@@ -181,7 +181,7 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 			k := s.unconfirmed.At(h.unconfirmed)
 			for g := range groups {
 				u := s.unconfirmed.In(k, g)
-				groups[g] = c.Rule.Lanes().Minus(groups[g], c.Rule.Lanes().Plus(u.Pending,
+				groups[g] = c.Rule.Packing().Minus(groups[g], c.Rule.Packing().Plus(u.Pending,
 					u.InFlight))
 			}
 		}
@@ -190,7 +190,7 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 }
 
 // Sum is how many hits a part reports.
-func (p Part) Sum(r *algorithm.Spec) uint64 { return r.Lanes().Sum(p.Hits) }
+func (p Part) Sum(r *algorithm.Spec) uint64 { return r.Packing().Sum(p.Hits) }
 
 // readsPast reports whether older groups are read with a report, and whether the newest is. An
 // answer holds the newest group alone, and not what other edges have counted in older ones since

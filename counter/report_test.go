@@ -39,7 +39,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 				commands += 2
 			}
 			r.tier[p.Group] += p.Hits
-			hits += c.Rule.Lanes().Sum(p.Hits)
+			hits += c.Rule.Packing().Sum(p.Hits)
 			r.reply = r.table.Reports().Counted(c, p, r.tier[p.Group], at)
 		}
 	}
@@ -104,7 +104,7 @@ func TestGivenOutOnce(t *testing.T) {
 	if given != 1 {
 		t.Errorf("given out %d times before it was taken, want once", given)
 	}
-	if rep, ok := e.table.Reports().Take(e.c, at); !ok || e.c.Rule.Lanes().Sum(rep.Parts[0].Hits) != 50 {
+	if rep, ok := e.table.Reports().Take(e.c, at); !ok || e.c.Rule.Packing().Sum(rep.Parts[0].Hits) != 50 {
 		t.Errorf("took %+v, want 50 hits", rep)
 	}
 }
@@ -166,7 +166,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	}
 	var sum uint64
 	for _, g := range r.tier {
-		sum += r.c.Rule.Lanes().Sum(g)
+		sum += r.c.Rule.Packing().Sum(g)
 	}
 	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, at); sum != hits || v.Estimate != hits {
 		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
@@ -277,7 +277,7 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 			rep, _ := table.Reports().Take(c, at)
 			got := make(map[uint32]uint64)
 			for _, p := range rep.Parts[:rep.N] {
-				got[p.Group] += r.Lanes().Sum(p.Hits)
+				got[p.Group] += r.Packing().Sum(p.Hits)
 				table.Reports().Counted(c, p, p.Known, at)
 			}
 			if !maps.Equal(got, want) {

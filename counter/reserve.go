@@ -32,7 +32,7 @@ type Verdict struct {
 	// If Over: until so many hits would be admitted if no more arrived and nothing were reserved;
 	// may be 0
 	RetryAfter time.Duration
-	Known      bool // the PoP's count is recent; always true without a tier
+	Fresh      bool // the PoP's count is recent; always true without a tier
 	// If not Over: until it is the turn of these hits, under a rule whose requests wait for theirs
 	// (NewBucket)
 	Delay time.Duration
@@ -195,7 +195,7 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 	committed, hits := l.s.estimate(r, l.store, l.i, l.at), float64(a.Hits)
 	held := float64(l.s.unconfirmed.Held(h.unconfirmed))
 	estimate := committed + hits + held
-	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
+	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Fresh: t.known(h, r, now)}
 	a.held = false
 	if a.Over { // only now it matters how sure the estimate is
 		committed = l.s.firm(r, l.store, l.i, l.store.groups(l.i), l.at, committed)
@@ -208,11 +208,11 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 		}
 	} else {
 		a.Remaining = r.Remaining(estimate)
-		h.rearm(r, estimate)
+		h.allowAnnouncing(r, estimate)
 		a.Delay = r.Delay(estimate)
 	}
 	if old { // a flood of sources that come once must not evict one that came twice
-		h.state = h.state&^warm | warmth(r, estimate)
+		h.state = h.state&^active | recentlyActive(r, estimate)
 	}
 }
 

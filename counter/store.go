@@ -27,7 +27,7 @@ type head struct {
 
 // Flags of head.state; reply.go says what they are for.
 const (
-	warm = 1 << iota
+	active = 1 << iota
 	hasHistogram
 	repliedNow
 	readPast

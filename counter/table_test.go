@@ -196,16 +196,16 @@ func TestAgainstExactLog(t *testing.T) {
 func TestLanesDoNotCarry(t *testing.T) {
 	for _, limit := range []uint32{1, lanes.NarrowMax, lanes.NarrowMax + 1, algorithm.MaxLimit} {
 		r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
-		for i := range r.Lanes().Count() {
-			g := r.Lanes().Add(0, i, 1<<40)
-			g = r.Lanes().Add(g, i, 1<<40)
-			for j := range r.Lanes().Count() {
+		for i := range r.Packing().Count() {
+			g := r.Packing().Add(0, i, 1<<40)
+			g = r.Packing().Add(g, i, 1<<40)
+			for j := range r.Packing().Count() {
 				want := uint64(0)
 				if j == i {
-					want = r.Lanes().Max()
+					want = r.Packing().Max()
 				}
-				if got := r.Lanes().Lane(g, j); got != want {
-					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.Lanes().Count(), j, got, want)
+				if got := r.Packing().Lane(g, j); got != want {
+					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.Packing().Count(), j, got, want)
 				}
 			}
 			if g >= 1<<63 {
@@ -213,8 +213,8 @@ func TestLanesDoNotCarry(t *testing.T) {
 			}
 		}
 		// All edges report at once to a lane that was just below where they stop.
-		if most := (r.Lanes().ReportMax() - 1) + MaxEdges*(r.Lanes().ReportMax()/MaxEdges); most > r.Lanes().Max() {
-			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.Lanes().Max())
+		if most := (r.Packing().ReportMax() - 1) + MaxEdges*(r.Packing().ReportMax()/MaxEdges); most > r.Packing().Max() {
+			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.Packing().Max())
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestAnnouncedEachTime(t *testing.T) {
 		_, newest := e.table.Reports().Groups(r, now, 0)
 		f := func(total uint64, want algorithm.Stage) {
 			t.Helper()
-			if s := e.table.Reports().Learn(e.c, newest, []uint64{total}, 0, now); s.Stage != want {
+			if s := e.table.Reports().Apply(e.c, newest, []uint64{total}, 0, now); s.Stage != want {
 				t.Errorf("round %d: the tier has %d: stage %d, want %d", round, total, s.Stage, want)
 			}
 		}

@@ -32,7 +32,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 		for copied := range a.All([]*algorithm.Spec{c.Rule}, begin.Add(50*time.Second)) {
 			newest, groups = copied.Newest, copied.Groups
 		}
-		b.Reports().Learn(c, newest, groups, 0, begin.Add(50*time.Second))
+		b.Reports().Apply(c, newest, groups, 0, begin.Add(50*time.Second))
 		estimate := func(want float64) {
 			t.Helper()
 			if v, _ := b.Peek(c.Rule, c.Source, now); v.Estimate < want-0.01 || v.Estimate > want+0.01 {
@@ -106,7 +106,7 @@ func TestBlockedTakesNoMoreHits(t *testing.T) {
 		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
 		a.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 64}}, begin)
 		for copied := range a.All([]*algorithm.Spec{c.Rule}, begin) {
-			b.Reports().Learn(c, copied.Newest, copied.Groups, 0, begin)
+			b.Reports().Apply(c, copied.Newest, copied.Groups, 0, begin)
 		}
 		if start := begin.Add(test.start); test.lasts > 0 {
 			b.Blocked(c, start, start.Add(test.lasts), start)

@@ -44,11 +44,11 @@ func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm
 	case algorithm.Bins:
 		s.note(r, st, i, at, hits, estimate)
 	}
-	groups[0] = r.Lanes().Add(groups[0], at.Lane, uint64(hits))
+	groups[0] = r.Packing().Add(groups[0], at.Lane, uint64(hits))
 	if !t.options.Tier {
 		return
 	}
-	if r.Lanes().Lane(groups[0], at.Lane) > r.Lanes().ReportMax() {
+	if r.Packing().Lane(groups[0], at.Lane) > r.Packing().ReportMax() {
 		s.stats.LostSaturated += uint64(hits)
 		return
 	}

@@ -120,18 +120,18 @@ func (x *Exchange) identify() {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
-	x.covering = x.server.limiter.Bits.Covering(address.Single(x.client), x.covering[:0])
+	x.covering = x.server.limiter.Blocks.WiderPrefixes(address.Single(x.client), x.covering[:0])
 	x.server.requests.Hit(x.source)
 }
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *Exchange) denied() bool {
-	return x.snap.deny.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering,
+	return x.snap.deny.Has(x.client) || x.server.limiter.Blocks.Ordered(mitigation.Denied, x.covering,
 		x.now)
 }
 
 func (x *Exchange) isAllowed() bool {
-	return x.snap.allow.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed,
+	return x.snap.allow.Has(x.client) || x.server.limiter.Blocks.Ordered(mitigation.Allowed,
 		x.covering, x.now)
 }
 
@@ -212,7 +212,7 @@ func (x *Exchange) judge() *message.Refusal {
 	if no := d.AddRules(x.server.secret, x.Request, x.client, x.source); no != nil {
 		return no
 	}
-	d.Covering = x.covering
+	d.WiderPrefixes = x.covering
 	x.measured()
 	x.note()
 	return nil
@@ -249,7 +249,7 @@ func (x *Exchange) note() {
 	case d.Refused():
 		x.server.refusals.Hit(x.source)
 	case d.Verdict == limiter.Shadowed:
-		x.server.spared.Hit(x.source)
+		x.server.notEnforced.Hit(x.source)
 	}
 	x.noteKeys()
 	x.noteLimits()
@@ -281,11 +281,11 @@ func (x *Exchange) noteKeys() {
 	for i := range x.keys {
 		k := &x.keys[i]
 		to.Request(k, x.source, x.now)
-		switch refused, spared := d.Against(k.Digest); {
+		switch refused, notEnforced := d.Against(k.Digest); {
 		case refused:
 			to.Hit(seen.Refused, k)
-		case spared:
-			to.Hit(seen.Spared, k)
+		case notEnforced:
+			to.Hit(seen.NotEnforced, k)
 		}
 	}
 }
@@ -365,9 +365,9 @@ func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 		snap.allow.Has(peer) {
 		return blocked
 	}
-	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer),
+	source, covering, now := snap.sources.Of(peer), s.limiter.Blocks.WiderPrefixes(address.Single(peer),
 		nil), time.Now()
-	if s.limiter.Bits.Ordered(mitigation.Allowed, covering, now) {
+	if s.limiter.Blocks.Ordered(mitigation.Allowed, covering, now) {
 		return blocked
 	}
 	for _, r := range snap.sheds {

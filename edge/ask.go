@@ -68,7 +68,7 @@ func (c *Call) ask(q *rules.Asked) (a Answer) {
 	x.client, x.source = q.Client, q.Source
 	if x.client.IsValid() {
 		x.source = x.snap.sources.Of(x.client)
-		x.covering = s.limiter.Bits.Covering(address.Single(x.client), x.covering)
+		x.covering = s.limiter.Blocks.WiderPrefixes(address.Single(x.client), x.covering)
 	}
 	a = Answer{Rule: q.Rule.Config.Name, Limit: q.Rule.Config.Limit,
 		Window: time.Duration(q.Rule.Config.Window), Allowed: true}
@@ -82,7 +82,7 @@ func (c *Call) ask(q *rules.Asked) (a Answer) {
 		a.Verdict = "none"
 	default:
 		never := d.AddAsked(q)
-		d.Covering = x.covering
+		d.WiderPrefixes = x.covering
 		x.measured()
 		if q.Hits > 0 && !never {
 			x.note()

@@ -125,7 +125,7 @@ func BenchmarkHandle(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.Connections, size.Sources), func(b *testing.B) {
 				c := edgetest.Parse(b, "origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
 				s := edgetest.NewServer(b, c, func(o *edge.Options) {
-					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
+					o.Table, o.Blocks = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
 					if c.Tracing.Endpoint != "" {
 						var err error
 						o.Traces, err = otel.New(c.Tracing, "", "")

@@ -77,8 +77,8 @@ func TestBlockedNoLonger(t *testing.T) {
 	ask(200)
 	ask(429)
 	ask(429)
-	for key := range e.Limiter().Bits.Remembered(time.Now()) {
-		e.Limiter().Bits.Lift(key, time.Now())
+	for key := range e.Limiter().Blocks.Remembered(time.Now()) {
+		e.Limiter().Blocks.Lift(key, time.Now())
 		e.Limiter().Counters.Forget(e.RuleSet().Rules[0].Counter, key.Source)
 	}
 	ask(200)

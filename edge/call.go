@@ -76,7 +76,7 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 	for i := range list {
 		if x.client = list[i].Address(); x.client.IsValid() {
 			x.source = x.snap.sources.Of(x.client)
-			x.covering = s.limiter.Bits.Covering(address.Single(x.client), x.covering)
+			x.covering = s.limiter.Blocks.WiderPrefixes(address.Single(x.client), x.covering)
 			break
 		}
 	}
@@ -134,7 +134,7 @@ func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 	if x.source == (counter.Source{}) {
 		x.source = d.Results[0].Source
 	}
-	d.Covering = x.covering
+	d.WiderPrefixes = x.covering
 	x.measured()
 	x.note()
 	if !d.Refused() {

@@ -65,10 +65,10 @@ func TestRulesAboutDescriptorsAreAboutNothingElse(t *testing.T) {
 func TestFaultInACall(t *testing.T) {
 	s := edgetest.NewServer(t, edgetest.Parse(t, aboutUsers))
 	c := s.NewCall()
-	bits := s.Limiter().Bits
-	s.Limiter().Bits = nil
+	bits := s.Limiter().Blocks
+	s.Limiter().Blocks = nil
 	err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now())
-	s.Limiter().Bits = bits
+	s.Limiter().Blocks = bits
 	if n := edgetest.Metrics(t, s)["sluice_panics_total"]; err == nil || n != 1 {
 		t.Errorf("%v, %v faults", err, n)
 	}

@@ -108,7 +108,7 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 		of[l.Counter.ID] = series{r.Config.Name, string(r.Config.Mode)}
 	}
 	active, lists := make(map[series]int), make(map[uint32]int)
-	for key := range s.limiter.Bits.All(now) {
+	for key := range s.limiter.Blocks.All(now) {
 		if at, known := of[key.Rule]; known {
 			active[at]++
 		} else {
@@ -119,7 +119,7 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 	for _, at := range of {
 		started[at] = make(map[mitigation.By]uint64)
 	}
-	for began, n := range s.limiter.Bits.Started() {
+	for began, n := range s.limiter.Blocks.Started() {
 		if at, known := of[began.Rule]; known {
 			started[at][began.By] += n
 		}
@@ -137,9 +137,9 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 		"Prefixes that operators allow and deny for a while.", "list", "allow")
 	to.Gauge(float64(lists[mitigation.Denied]), "sluice_listed",
 		"Prefixes that operators allow and deny for a while.", "list", "deny")
-	to.Gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit",
+	to.Gauge(float64(s.limiter.Blocks.Capacity()), "sluice_mitigations_limit",
 		"Mitigations that the table has room for.")
-	to.Count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total",
+	to.Count(s.limiter.Blocks.Evicted(), "sluice_mitigations_evicted_total",
 		"Mitigations that made room for others before their end.")
 }
 

@@ -68,7 +68,7 @@ import (
 type Options struct {
 	Config *config.Config
 	Table  *counter.Table    // how much each source has done
-	Bits   *mitigation.Table // which sources are blocked until when
+	Blocks *mitigation.Table // which sources are blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
 	Name   string            // what operators call this edge, for the access log
@@ -82,10 +82,10 @@ type Options struct {
 	Exact *exact.Table
 	Use   Modules // the features that the edge has beside
 	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
-	Lists *lists.Book
+	Lists *lists.Store
 	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never
 	// again.
-	Geo *geo.Book
+	Geo *geo.Store
 	// Traces traces some requests; nil: none.
 	Traces tracing.Tracer
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
@@ -94,47 +94,47 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	http      *fasthttp.Server
-	http2     *http2.Site
-	protocols []string // over TLS, those that are liked best first
-	open      *listen.Registry
-	listeners []*listen.Listener // guarded by apply
-	limiter   limiter.Limiter
-	tier      Tier
-	budget    time.Duration // of a wait for the tier
-	limits    front.Limits
-	bounds    proxy.Bounds
-	secret    key.Secret
-	stats     *stats
-	warn      func(message string, args ...any)
-	use       Modules
-	snap      atomic.Pointer[snapshot]
-	draining  atomic.Bool
-	drained   atomic.Pointer[control.Drained] // by hand; nil: it is not
-	requests  *top.Top                        // sources with the most requests
-	refusals  *top.Top                        // sources that are refused most
-	spared    *top.Top                        // sources that shadows would refuse most
-	keys      *seen.Keys
-	atLimit   *seen.AtLimit
-	access    *accesslog.Log
-	name      string
-	events    *events.Log
-	note      func(*accesslog.Entry) // logs a request; nil: there is no access log
-	traces    tracing.Tracer         // nil: no request is traced
-	faded     atomic.Int64
-	apply     sync.Mutex // one Apply at a time
-	exchanges sync.Pool  // of *Exchange
-	http1     sync.Pool  // of *http1Exchange
+	http        *fasthttp.Server
+	http2       *http2.Server
+	protocols   []string // over TLS, those that are liked best first
+	open        *listen.Registry
+	listeners   []*listen.Listener // guarded by apply
+	limiter     limiter.Limiter
+	tier        Tier
+	budget      time.Duration // of a wait for the tier
+	limits      front.Limits
+	bounds      proxy.Bounds
+	secret      key.Secret
+	stats       *stats
+	warn        func(message string, args ...any)
+	use         Modules
+	snap        atomic.Pointer[snapshot]
+	draining    atomic.Bool
+	drained     atomic.Pointer[control.Drained] // by hand; nil: it is not
+	requests    *top.Top                        // sources with the most requests
+	refusals    *top.Top                        // sources that are refused most
+	notEnforced *top.Top                        // sources that shadows would refuse most
+	keys        *seen.Keys
+	atLimit     *seen.AtLimit
+	access      *accesslog.Log
+	name        string
+	events      *events.Log
+	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
+	traces      tracing.Tracer         // nil: no request is traced
+	faded       atomic.Int64
+	apply       sync.Mutex // one Apply at a time
+	exchanges   sync.Pool  // of *Exchange
+	http1       sync.Pool  // of *http1Exchange
 
-	lists *lists.Book
-	geo   *geo.Book
-	tries tryout.Board
-	peaks peaks.Board
+	lists *lists.Store
+	geo   *geo.Store
+	tries tryout.Registry
+	peaks peaks.Registry
 
 	unbelieved address.Unbelieved
 	wall       *wall.Wall
 
-	*control.Plane // what operators see and say
+	*control.Admin // what operators see and say
 }
 
 // New makes a server. Nothing is started yet.
@@ -144,7 +144,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter: limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up,
+		limiter: limiter.Limiter{Counters: o.Table, Blocks: o.Blocks, Up: o.Tier.Up,
 			Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
@@ -155,22 +155,22 @@ func New(o Options) (*Server, error) {
 		traces:   o.Traces,
 		name:     o.Name,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
+		requests: top.New(), refusals: top.New(), notEnforced: top.New(), keys: seen.New(),
 		atLimit: seen.NewAtLimit(),
 		warn:    o.Warn, use: o.Use, lists: o.Lists, geo: o.Geo,
 	}
 	if s.lists == nil {
-		s.lists = new(lists.Book)
+		s.lists = new(lists.Store)
 	}
 	if s.geo == nil {
-		s.geo = new(geo.Book)
+		s.geo = new(geo.Store)
 	}
 	if s.limiter.InFlight == nil {
 		s.limiter.InFlight = inflight.New(inflight.Options{})
 	}
-	s.Plane = control.New(control.Options{
+	s.Admin = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret,
-		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys,
+		Requests: s.requests, Refusals: s.refusals, NotEnforced: s.notEnforced, Keys: s.keys,
 		Events: o.Events,
 		Kernel: s.inKernel,
 	})
@@ -188,7 +188,7 @@ func New(o Options) (*Server, error) {
 	s.exchanges.New = func() any { return newExchange(s) }
 	s.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.events != nil {
-		o.Bits.Observe = s.learned
+		o.Blocks.Observe = s.learned
 	}
 	s.wall = s.newWall()
 	err := s.Apply(c)
@@ -196,7 +196,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1,
+	site := &front.Server{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1,
 		Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
 	s.speakHTTP2(c, site)
@@ -255,12 +255,12 @@ func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certific
 
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that
 // is configured, trusted proxies that know it.
-func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
+func (s *Server) speakHTTP2(c *config.Config, site *front.Server) {
 	s.protocols = []string{"http/1.1"}
 	// The handshake was all there is to it
 	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil })
-	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams,
-		Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels,
+	s.http2 = &http2.Server{Server: site, MaxStreams: c.HTTP2.MaxStreams,
+		Start: func(st *http2.Stream) http2.Continuation { return s.Start(st) }, Tunnels: s.offersTunnels,
 		Leaving: s.draining.Load, Abused: s.abused,
 		Awaited: func() int { return s.snap.Load().origins.Awaited }}
 	if !c.HTTP2.Enabled {
@@ -318,7 +318,7 @@ func (s *Server) Events() *events.Log { return s.events }
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once
 // a second.
 func (s *Server) Sweep(now time.Time) {
-	for s.limiter.Bits.Sweep(now) {
+	for s.limiter.Blocks.Sweep(now) {
 	}
 	s.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
@@ -330,7 +330,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.faded.Store(now.UnixNano())
 		s.requests.Fade()
 		s.refusals.Fade()
-		s.spared.Fade()
+		s.notEnforced.Fade()
 		s.keys.Fade()
 	}
 	origins := s.snap.Load().origins

@@ -58,7 +58,7 @@ func (x *Exchange) blocks() {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Reservation != nil && !r.Until.IsZero() && !r.Rule.Beside {
+		if r.Reservation != nil && !r.Until.IsZero() && !r.Rule.Observer {
 			x.blocked(r)
 		}
 	}
@@ -67,7 +67,7 @@ func (x *Exchange) blocks() {
 // blocked records a block under a rule, if this request has started it.
 func (x *Exchange) blocked(r *limiter.RuleResult) {
 	s, limit, by := x.server, rules.LimitOf(r), r.Rule.Counter
-	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
+	bit, in := s.limiter.Blocks.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) ||
 		!s.events.Wants(events.Block, x.now) {
 		return

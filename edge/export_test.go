@@ -35,8 +35,8 @@ func (s *Server) Shed(peer netip.Addr) counter.Source { return s.shed(peer) }
 func (s *Server) BlockedPrefix(p netip.Prefix, now time.Time) time.Time {
 	return s.blockedPrefix(p, now)
 }
-func (s *Server) Awaited() int                       { return s.http2.Awaited() }
-func (s *Server) Begin(on *front.Guarded) *Beginning { return &Beginning{s.beginHTTP1(on)} }
+func (s *Server) Awaited() int                          { return s.http2.Awaited() }
+func (s *Server) Begin(on *front.HeadFilter) *Beginning { return &Beginning{s.beginHTTP1(on)} }
 
 // WithBudget is a server that lets requests wait so long for the tier, and does nothing else.
 func WithBudget(d time.Duration) *Server { return &Server{budget: d} }

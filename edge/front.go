@@ -60,7 +60,7 @@ func (s *Server) Handle(f Front) {
 // verdict and, where that is a refusal, to the end. What it returns is the other half, which may
 // have to wait; nil: there is none. A request whose verdict may have to wait is served there from
 // beginning to end.
-func (s *Server) Start(f Front) http2.Rest {
+func (s *Server) Start(f Front) http2.Continuation {
 	x := s.exchanges.Get().(*Exchange)
 	x.begin(f)
 	if !x.settled() {
@@ -122,7 +122,7 @@ func newHTTP1Exchange(s *Server) *http1Exchange {
 // beginHTTP1, judgeHTTP1, handleHTTP1 and endHTTP1 are Handle in steps, as fasthttp has them: it
 // writes an answer of the edge's own after its handler has returned. Only a client that is blocked
 // is judged before.
-func (s *Server) beginHTTP1(on *front.Guarded) *front.Exchange {
+func (s *Server) beginHTTP1(on *front.HeadFilter) *front.Exchange {
 	w := s.http1.Get().(*http1Exchange)
 	w.end.Reset(on)
 	w.begin(&w.end)

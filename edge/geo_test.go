@@ -27,7 +27,7 @@ func databases(t testing.TB) (yaml, countries string) {
 func TestMatchGeo(t *testing.T) {
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
 	yaml, countries := databases(t)
-	book := new(geo.Book)
+	book := new(geo.Store)
 	c := edgetest.Parse(t, yaml+`rules:
 - {name: europe, limit: 1000, match: {countries: [DE, FR]}}
 - {name: norway, limit: 1000, match: {countries: [NO]}}
@@ -90,7 +90,7 @@ func verdicts(e *edgetest.Edge) map[string]float64 {
 func TestListGeo(t *testing.T) {
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
 	yaml, countries := databases(t)
-	book := new(geo.Book)
+	book := new(geo.Store)
 	c := edgetest.Parse(t, yaml+`
 deny: [203.0.113.9, "country:FR", "asn:64501"]
 allow: ["country:NO", "asn:64500", "country:FR"]

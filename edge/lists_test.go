@@ -13,7 +13,7 @@ import (
 
 // Named lists refuse, spare and choose rules, and one that changes under traffic does so at once. Rules go on counting.
 func TestNamedLists(t *testing.T) {
-	dir, book := t.TempDir(), new(lists.Book)
+	dir, book := t.TempDir(), new(lists.Store)
 	has := func(name, text string) {
 		t.Helper()
 		edgetest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -38,7 +38,7 @@ func scrape(t *testing.T, s *edge.Server) (text string, lines int) {
 func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	const sources = 100_000
 	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, window: 1h}]"), func(o *edge.Options) {
-		o.Table, o.Bits = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
+		o.Table, o.Blocks = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
 		o.Events = events.New(100, nil)
 	})
 	_, before := scrape(t, s)
@@ -59,7 +59,7 @@ func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	if after != before || len(text) > 50_000 {
 		t.Errorf("%d lines, %d before; %d bytes", after, before, len(text))
 	}
-	if n := s.Limiter().Bits.Capacity(); n < sources {
+	if n := s.Limiter().Blocks.Capacity(); n < sources {
 		t.Errorf("room for %d mitigations", n)
 	}
 }

@@ -77,7 +77,7 @@ func testChange(t *testing.T, f rulestest.Change) {
 			t.Errorf("%s: %v of the 3 requests count, want %v", what, v.Estimate, want)
 		}
 		blocked := func(source counter.Source) bool {
-			return !s.Limiter().Bits.Until(mitigation.Key{Rule: list[0].Counter.ID, Source: source}, now).IsZero()
+			return !s.Limiter().Blocks.Until(mitigation.Key{Rule: list[0].Counter.ID, Source: source}, now).IsZero()
 		}
 		if got := [2]bool{blocked(busy), blocked(late)}; got != [2]bool{busyIs, lateIs} {
 			t.Errorf("%s: blocked are %t, want %t", what, got, [2]bool{busyIs, lateIs})
@@ -200,7 +200,7 @@ func (f *furtherChange) test(t *testing.T) {
 		if want := map[bool]float64{true: 3}[counts]; v.Estimate != want {
 			t.Errorf("%s: %v of the 3 requests count, want %v", what, v.Estimate, want)
 		}
-		if is := !s.Limiter().Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: of("198.51.100.1")}, now).IsZero(); is != blocked {
+		if is := !s.Limiter().Blocks.Until(mitigation.Key{Rule: l.Counter.ID, Source: of("198.51.100.1")}, now).IsZero(); is != blocked {
 			t.Errorf("%s: blocked is %t, want %t", what, is, blocked)
 		}
 		if reported, want := len(s.Mitigations(now)), map[bool]int{true: 1}[blocked]; reported != want {

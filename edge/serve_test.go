@@ -81,7 +81,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		on := front.New((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Sender{})).(*front.Guarded)
+		on := front.New((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Sender{})).(*front.HeadFilter)
 		e := s.Begin(on)
 		if r := e.In.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)

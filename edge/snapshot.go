@@ -116,7 +116,7 @@ func (s *Server) Try(list []tryout.Order, now time.Time) error {
 func (s *Server) TryPart(r *tryout.Run, now time.Time) *tryout.Part { return r.Part(s.secret, now) }
 
 // Tries are the rules that are tried here, and those that were.
-func (s *Server) Tries() *tryout.Board { return &s.tries }
+func (s *Server) Tries() *tryout.Registry { return &s.tries }
 
 // newSnapshot makes a snapshot of c, with rules that are tried beside those of c, after before;
 // nil: it is the first.
@@ -227,7 +227,7 @@ func (s *Server) putInForce(now *snapshot) {
 	before := s.snap.Load()
 	// First: no verdict under a rule that was in force starts after those that are void have been
 	// dropped
-	void := s.putTerms(now.rules)
+	void := s.putVersions(now.rules)
 	// The tier may be read for them as soon as they are in force
 	s.registerRules(now.rules, now.sources)
 	if before != nil {
@@ -247,14 +247,14 @@ func (s *Server) putInForce(now *snapshot) {
 	}
 }
 
-// putTerms drops what does not go with the rules in force from now on, with their variants, and
+// putVersions drops what does not go with the rules in force from now on, with their variants, and
 // returns which mitigations were void.
-func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
-	terms, inForce := make(map[uint32]mitigation.Terms), make(map[uint32]bool)
+func (s *Server) putVersions(set *rules.Set) map[mitigation.Key]mitigation.Bit {
+	versions, inForce := make(map[uint32]mitigation.RuleVersion), make(map[uint32]bool)
 	for _, l := range set.EachLimit() {
-		terms[l.Counter.ID] = l.Terms()
+		versions[l.Counter.ID] = l.Version()
 	}
-	for id := range terms {
+	for id := range versions {
 		inForce[id] = true
 	}
 	for _, r := range set.Rules {
@@ -262,15 +262,15 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 			inForce[asked.ID] = true
 		}
 	}
-	for _, r := range set.Tried {
+	for _, r := range set.Trials {
 		for i := range r.Limits {
 			id := r.Limits[i].Counter.ID
-			terms[id], inForce[id] = r.Limits[i].Terms(), true
+			versions[id], inForce[id] = r.Limits[i].Version(), true
 		}
 	}
-	s.limiter.Bits.Forget(func(id uint32) bool { return id >= algorithm.Reserved || inForce[id] })
+	s.limiter.Blocks.Forget(func(id uint32) bool { return id >= algorithm.Reserved || inForce[id] })
 	s.limiter.Counters.Keep(func(id uint32) bool { return inForce[id] })
-	return s.limiter.Bits.SetTerms(terms)
+	return s.limiter.Blocks.SetVersions(versions)
 }
 
 // registerRules registers the rules that are in force from now on, with their variants, at the
@@ -282,7 +282,7 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	var tier []mitigation.Rule
 	for _, r := range set.Rules {
 		for _, asked := range r.Asked {
-			tier = append(tier, mitigation.Rule{Counter: asked, Name: r.Config.Name, Further: true})
+			tier = append(tier, mitigation.Rule{Counter: asked, Name: r.Config.Name, ExtraLimit: true})
 		}
 	}
 	for r, l := range set.EachLimit() {
@@ -292,7 +292,7 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 		}
 		tier = append(tier, known)
 	}
-	for _, r := range set.Tried {
+	for _, r := range set.Trials {
 		for i := range r.Limits {
 			known := r.Limits[i].Rule.Rule
 			known.V4, known.V6 = r.Limits[i].Widths(sources.V4, sources.V6)
@@ -319,7 +319,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 		return
 	}
 	if changed {
-		s.putTerms(next.rules)
+		s.putVersions(next.rules)
 		s.registerRules(next.rules, next.sources)
 	}
 	s.snap.Store(&next)
@@ -347,11 +347,11 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verif
 	return v, err
 }
 
-// carryOver records the mitigations that are void under the new rules, and lifts those that Terms
-// do not cover. What an operator has blocked stays blocked as long as there is a rule of that name:
+// carryOver records the mitigations that are void under the new rules, and lifts those that no
+// RuleVersion covers. What an operator has blocked stays blocked as long as there is a rule of that name:
 // of each limit separately, which is known by its policy.
 func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitigation.Bit) {
-	bits, at := s.limiter.Bits, time.Now()
+	bits, at := s.limiter.Blocks, time.Now()
 	type heir struct {
 		name string          // of the old rule
 		rule *algorithm.Spec // nil: there is none

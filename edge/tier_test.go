@@ -67,7 +67,7 @@ rules:
 		o.Tier.Rules = func(rules []mitigation.Rule) {
 			for _, r := range rules {
 				registered = append(registered, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
-					r.Counter.Window, r.Timeout, r.Repeat, r.Shadow, r.Further, r.Of != 0, r.V4, r.V6, r.Exact != nil))
+					r.Counter.Window, r.Timeout, r.Repeat, r.Shadow, r.ExtraLimit, r.VariantOf != 0, r.V4, r.V6, r.Exact != nil))
 			}
 		}
 	})

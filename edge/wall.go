@@ -27,7 +27,7 @@ func (s *Server) newWall() *wall.Wall {
 		Ports:   s.ports,
 		Blocked: s.blockedPrefix,
 		Changes: func() uint64 {
-			return s.limiter.Bits.Loosened() +
+			return s.limiter.Blocks.Loosened() +
 				uint64(s.snap.Load().generation)
 		},
 		Leaving: s.draining.Load,
@@ -77,12 +77,12 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // blockedPrefix returns until when shed is true for each address of a prefix, as far as is known
 // now, or the zero Time.
 func (s *Server) blockedPrefix(p netip.Prefix, now time.Time) (until time.Time) {
-	snap, bits := s.snap.Load(), s.limiter.Bits
+	snap, bits := s.snap.Load(), s.limiter.Blocks
 	if snap.config.Shed != config.Kernel || overlaps(snap.sources.Trust, p) ||
 		snap.allow.Overlaps(p) || nat64.Overlaps(p) {
 		return time.Time{}
 	}
-	covering := bits.Covering(p, nil)
+	covering := bits.WiderPrefixes(p, nil)
 	if bits.Ordered(mitigation.Allowed, covering, now) || bits.OrderedWithin(mitigation.Allowed, p,
 		now) {
 		return time.Time{}

@@ -82,13 +82,13 @@ func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	}
 	p := drawPrefix(t, "about")
 	source := counter.SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits())
-	terms := mitigation.Terms{}
+	terms := mitigation.RuleVersion{}
 	for _, l := range limits {
 		if l.Counter.ID == rule {
-			terms = l.Terms()
+			terms = l.Version()
 		}
 	}
-	bit := mitigation.Bit{Start: now, End: now.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second), By: mitigation.ByPoP, Terms: terms}
+	bit := mitigation.Bit{Start: now, End: now.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second), By: mitigation.ByPoP, Version: terms}
 	what := rapid.SampledFrom([]string{"verdict", "verdict", "verdict", "operator", "operator", "allow", "lift"}).Draw(t, "what")
 	switch what {
 	case "operator":
@@ -98,9 +98,9 @@ func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	}
 	key := mitigation.Key{Rule: rule, Source: source}
 	if what == "lift" {
-		w.Limiter().Bits.Lift(key, now)
+		w.Limiter().Blocks.Lift(key, now)
 	} else {
-		w.Limiter().Bits.Start(key, bit, now)
+		w.Limiter().Blocks.Start(key, bit, now)
 	}
 	w.said = append(w.said, fmt.Sprintf("%s %d %v", what, rule, source))
 }
@@ -187,7 +187,7 @@ func parseWall(t *rapid.T, yaml string) edge.Options {
 	if err != nil {
 		t.Fatal(err, yaml)
 	}
-	return edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 12}), Bits: mitigation.New(1<<12, nil)}
+	return edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 12}), Blocks: mitigation.New(1<<12, nil)}
 }
 
 // refused reports whether a request is, of whoever connects himself.

@@ -71,7 +71,7 @@ type Bit struct {
 	// be mitigated for longer (Repeat).
 	Memory time.Duration
 
-	Terms Terms // that a verdict was reached under; of ByAdmin none
+	Version RuleVersion // that a verdict was reached under; of ByAdmin none
 }
 
 // worth orders bits by what is lost with them in a full table.
@@ -113,8 +113,8 @@ const maxUnsent = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
-	// of the rules in force, by their IDs; nil: SetTerms has not been called
-	terms atomic.Pointer[map[uint32]Terms]
+	// of the rules in force, by their IDs; nil: SetVersions has not been called
+	versions atomic.Pointer[map[uint32]RuleVersion]
 	// Observe, if not nil, is called with every bit that comes into force. Set it before the table
 	// is used; it must not block or call back.
 	Observe func(Key, Bit)
@@ -251,7 +251,7 @@ func (t *Table) entry(k Key, b *Bit, now time.Time) *entry {
 }
 
 func (t *Table) common(b *Bit) *common {
-	c := common{b.By, b.Shadow, b.Reason, b.Who, b.Memory, b.Terms}
+	c := common{b.By, b.Shadow, b.Reason, b.Who, b.Memory, b.Version}
 	if b.Reason != "" || b.Who != "" {
 		return &c
 	}
@@ -287,7 +287,7 @@ func (t *Table) bit(e *entry) Bit {
 		Reason:  c.Reason,
 		Who:     c.Who,
 		Memory:  c.Memory,
-		Terms:   c.Terms,
+		Version: c.Version,
 	}
 }
 
@@ -329,7 +329,7 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 // Start mitigates k until b.End and reports whether that changed anything: it was not in force, or
 // ends later now, or an operator says otherwise. A verdict never shortens a mitigation, and changes
 // none that is ByAdmin; one of this edge that fell before the last Lift of k is void, as is a
-// peer's, one under terms that hold no more (SetTerms), and what is worth less than all that a full
+// peer's, one under a rule version that holds no more (SetVersions), and what is worth less than all that a full
 // table could drop for it. Bits ByEdge that changed something wait for TakeUnsent.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
@@ -344,8 +344,8 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was {
 		old = t.bit(e)
 	}
-	if t.void(k, b.By, b.Terms) ||
-		(b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) ||
+	if t.invalid(k, b.By, b.Version) ||
+		(b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.invalidates(k, b.Start) ||
 		was && !b.replaces(old) {
 		s.mu.Unlock()
 		return false
@@ -383,8 +383,8 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	return true
 }
 
-// Impose is Start for a block of another PoP, which this edge sends to its own PoP like a verdict.
-func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
+// AddPeerBlock is Start for a block of another PoP, which this edge sends to its own PoP like a verdict.
+func (t *Table) AddPeerBlock(k Key, b Bit, now time.Time) bool {
 	b.By = ByPeer
 	if !t.Start(k, b, now) {
 		return false
@@ -455,8 +455,8 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	return s.drop(h, k)
 }
 
-// Void is Lift for verdicts of this edge alone: a mitigation with another cause stays.
-func (t *Table) Void(k Key, now time.Time) {
+// Invalidates is Lift for verdicts of this edge alone: a mitigation with another cause stays.
+func (t *Table) Invalidate(k Key, now time.Time) {
 	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -638,10 +638,10 @@ func (p *prefixes) sweep(now time.Time) {
 	p.tree.Store(tree)
 }
 
-// Covering appends to buf the sources that hold all of a prefix and of which operators have said
+// WiderPrefixes appends to buf the sources that hold all of a prefix and of which operators have said
 // something, the narrowest first, and returns it. Until reports whether their orders are still in
 // force.
-func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source {
+func (t *Table) WiderPrefixes(p netip.Prefix, buf []counter.Source) []counter.Source {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() || !tree.LookupPrefix(p) {
 		return buf
@@ -732,39 +732,39 @@ func (t *Table) Ordered(what uint32, covering []counter.Source, now time.Time) b
 	return false
 }
 
-// Terms are what a verdict is reached under. A verdict outlives them: it waits in a request under
-// way, among the Unsent, in the tier, or in a process that hands over to another, while its rule
-// changes. So it carries them wherever it goes.
-type Terms struct {
+// A RuleVersion is what of a rule a verdict depends on. A verdict outlives it: the verdict waits in a
+// request under way, among the Unsent, in the tier, or in a process that hands over to another, while
+// its rule changes. So a verdict carries its version wherever it goes.
+type RuleVersion struct {
 	Limit            uint32 // hits in a window
 	Timeout, Longest time.Duration
 }
 
-// TermsOf are those of a rule by its limit, timeout and repeat.
-func TermsOf(limit uint32, timeout time.Duration, r Repeat) Terms {
-	return Terms{limit, timeout, r.Longest(timeout)}
+// VersionOf is the version of a rule with this limit, timeout and repeat.
+func VersionOf(limit uint32, timeout time.Duration, r Repeat) RuleVersion {
+	return RuleVersion{limit, timeout, r.Longest(timeout)}
 }
 
-// Void reports whether a verdict under other terms is none under t, because t allows more: a source
-// that went over a lower limit may be within this one, and one that was mitigated for longer may be
-// free by now.
-func (t Terms) Void(others Terms) bool {
-	return others.Limit < t.Limit || others.Timeout > t.Timeout || others.Longest > t.Longest
+// Invalidates reports whether a verdict under an older version is none under v, because v allows
+// more: a source that went over a lower limit may be within this one, and a source that was mitigated
+// for longer may be free by now.
+func (v RuleVersion) Invalidates(old RuleVersion) bool {
+	return old.Limit < v.Limit || old.Timeout > v.Timeout || old.Longest > v.Longest
 }
 
-// SetTerms sets which rules are in force from now on, by their IDs, and drops what is void under
-// them: verdicts under rules that are not, and those that Terms.Void. It returns them. No verdict
+// SetVersions sets which rules are in force from now on, by their IDs, and drops what is void under
+// them: verdicts under rules that are not, and those that RuleVersion.Invalidates. It returns them. No verdict
 // that is void starts from here on, wherever it comes from and however late. What operators say is
 // no verdict, and stays.
-func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
-	t.terms.Store(&terms)
+func (t *Table) SetVersions(rules map[uint32]RuleVersion) (void map[Key]Bit) {
+	t.versions.Store(&rules)
 	defer t.loosened.Add(1)
 	void = make(map[Key]Bit)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock() // a writer that has read the old terms has put its bit there by now
+		s.mu.Lock() // a writer that has read the old versions has put its bit there by now
 		for e := range s.all() {
-			if _, h := t.shardOf(e.key); t.void(e.key, e.common.By, e.common.Terms) {
+			if _, h := t.shardOf(e.key); t.invalid(e.key, e.common.By, e.common.Version) {
 				void[e.key] = t.bit(e)
 				s.drop(h, e.key)
 			}
@@ -774,14 +774,14 @@ func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
 	return void
 }
 
-// void reports whether a bit is a verdict that the rules in force do not give.
-func (t *Table) void(k Key, by By, under Terms) bool {
-	all := t.terms.Load()
+// invalid reports whether a bit is a verdict that the rules in force do not give.
+func (t *Table) invalid(k Key, by By, under RuleVersion) bool {
+	all := t.versions.Load()
 	if all == nil || by == ByAdmin {
 		return false
 	}
-	terms, inForce := (*all)[k.Rule]
-	return !inForce || terms.Void(under)
+	version, inForce := (*all)[k.Rule]
+	return !inForce || version.Invalidates(under)
 }
 
 // lifted remembers when mitigations were lifted of late, for verdicts that fell before and come
@@ -805,8 +805,8 @@ func (l *lifted) note(k Key, now time.Time) {
 	l.n.Store(int64(len(l.at)))
 }
 
-// voids reports whether a verdict fell before the last lift.
-func (l *lifted) voids(k Key, verdict time.Time) bool {
+// invalidates reports whether a verdict fell before the last lift.
+func (l *lifted) invalidates(k Key, verdict time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !verdict.After(l.at[k])

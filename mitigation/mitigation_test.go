@@ -144,7 +144,7 @@ func TestLift(t *testing.T) {
 	if table.Start(key(1), bit(0, time.Minute, ByEdge), start) {
 		t.Error("a verdict from before the lift started a mitigation")
 	}
-	if table.Impose(key(1), bit(0, time.Minute, ByPeer), start) {
+	if table.AddPeerBlock(key(1), bit(0, time.Minute, ByPeer), start) {
 		t.Error("what another PoP said before the lift started a mitigation")
 	}
 	if !table.Start(key(1), bit(0, time.Minute, ByPoP), start) || !table.Lift(key(1), start) {
@@ -153,7 +153,7 @@ func TestLift(t *testing.T) {
 	if !table.Start(key(1), bit(1, time.Minute, ByEdge), start) {
 		t.Error("a lifted source cannot be blocked again")
 	}
-	table.Void(key(2), start)
+	table.Invalidate(key(2), start)
 	if table.Start(key(2), bit(0, time.Minute, ByEdge), start) || table.Start(key(1), bit(0, 2*time.Minute, ByEdge), start) {
 		t.Error("a verdict from before a lift, or before it was void, started a mitigation")
 	}
@@ -161,16 +161,16 @@ func TestLift(t *testing.T) {
 	if table.Start(key(1), bit(0, 2*time.Minute, ByEdge), start) {
 		t.Error("a lift was forgotten too soon")
 	}
-	table.Void(key(1), start)
+	table.Invalidate(key(1), start)
 	if table.Until(key(1), start).IsZero() {
 		t.Error("a verdict of later was void")
 	}
-	table.Void(key(1), start.Add(1))
+	table.Invalidate(key(1), start.Add(1))
 	if !table.Until(key(1), start).IsZero() {
 		t.Error("a verdict of before was not void")
 	}
 	table.Start(key(1), bit(1, time.Minute, ByPoP), start)
-	table.Void(key(1), start.Add(1))
+	table.Invalidate(key(1), start.Add(1))
 	if table.Until(key(1), start).IsZero() {
 		t.Error("what the PoP has said was void")
 	}
@@ -263,11 +263,11 @@ func TestPeers(t *testing.T) {
 	}
 	table.TakeUnsent(nil)
 	for n := range uint32(200) {
-		if !table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) || table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) {
+		if !table.AddPeerBlock(key(100+n), bit(0, time.Minute, ByEdge), start) || table.AddPeerBlock(key(100+n), bit(0, time.Minute, ByEdge), start) {
 			t.Error("what another PoP says changes nothing, or is again")
 		}
 	}
-	if table.Impose(key(2), bit(0, time.Hour, ByEdge), start) {
+	if table.AddPeerBlock(key(2), bit(0, time.Hour, ByEdge), start) {
 		t.Error("what another PoP says is in place of an operator's word")
 	}
 	for _, n := range table.TakeUnsent(nil) {

@@ -17,7 +17,7 @@ func TestVerdictsOnPrefixes(t *testing.T) {
 		table.Start(Key{Rule: 2, Source: wide}, bit(0, time.Hour, ByAdmin), start)
 		table.Start(Key{Rule: 1, Source: wide}, bit(0, time.Minute, by), start)
 		one := netip.MustParseAddr("192.0.2.1")
-		covering, who := table.Covering(netip.PrefixFrom(one, 32), nil), counter.SourceOf(one, 32, 64)
+		covering, who := table.WiderPrefixes(netip.PrefixFrom(one, 32), nil), counter.SourceOf(one, 32, 64)
 		if len(covering) != 1 || !table.UntilOf(Key{Rule: 1, Source: who}, covering, start).IsZero() || table.UntilOf(Key{Rule: 2, Source: who}, covering, start).IsZero() ||
 			table.UntilOf(Key{Rule: 1, Source: wide}, covering, start).IsZero() {
 			t.Errorf("%v: an address within is blocked, or the prefix is not", by)
@@ -36,7 +36,7 @@ func TestPrefixIsKnownUntilTheLastEnd(t *testing.T) {
 		}
 		for _, now := range []time.Duration{0, 2 * time.Minute, 2 * time.Hour} {
 			table.Sweep(start.Add(now))
-			covering := table.Covering(netip.PrefixFrom(one, 32), nil)
+			covering := table.WiderPrefixes(netip.PrefixFrom(one, 32), nil)
 			for rule, end := range ends {
 				if until := table.UntilOf(Key{Rule: uint32(rule), Source: counter.SourceOf(one, 32, 64)}, covering, start.Add(now)); until.IsZero() != (now >= end) {
 					t.Errorf("%v, after %v: rule %d until %v", ends, now, rule, until)
@@ -69,7 +69,7 @@ func TestPrefixes(t *testing.T) {
 	// at returns of an address: until when it is mitigated under rules 1 and 2, and whether it is allowed and denied.
 	at := func(after time.Duration, addr string) string {
 		now, a := start.Add(after), netip.MustParseAddr(addr)
-		covering := table.Covering(netip.PrefixFrom(a, a.BitLen()), nil)
+		covering := table.WiderPrefixes(netip.PrefixFrom(a, a.BitLen()), nil)
 		var says []string
 		for _, rule := range []uint32{1, 2} {
 			if until := table.UntilOf(Key{Rule: rule, Source: source(addr)}, covering, now); !until.IsZero() {
@@ -124,7 +124,7 @@ func TestCoveringAllocatesNothing(t *testing.T) {
 	addr := netip.MustParsePrefix("192.0.2.1/32")
 	var buf [4]counter.Source
 	look := func() {
-		covering := table.Covering(addr, buf[:0])
+		covering := table.WiderPrefixes(addr, buf[:0])
 		if table.Ordered(Denied, covering, start) {
 			t.Error("denied")
 		}

@@ -87,7 +87,7 @@ func (t *Table) remember(k Key, b Bit, now time.Time) {
 	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.void(k, b.By, b.Terms) {
+	if t.invalid(k, b.By, b.Version) {
 		return
 	}
 	b.Learned = now

@@ -13,14 +13,14 @@ type Rule struct {
 	// how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
 	Timeout time.Duration
 	Shadow  bool // it counts and decides, and refuses no request
-	// Further says that it is another limit of the rule of that Name than its first: operators lift
+	// ExtraLimit says that it is another limit of the rule of that Name than its first: operators lift
 	// it along with the first, and block under the first alone.
-	Further bool
+	ExtraLimit bool
 	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: what
 	// operators say of a source under that holds here as well. A lift under Name ends mitigations
 	// of all variants, and a block is under the rule's own, where decisions look for it. 0: this is
 	// none. A variant costs no command, and memory for its name.
-	Of uint32
+	VariantOf uint32
 	// Exact is how each of its requests is kept in the tier; nil: they are counted by Counter. An
 	// edge without a tier has Counter count them all the same.
 	Exact  *exact.Spec
@@ -31,5 +31,5 @@ type Rule struct {
 	V4, V6 int
 }
 
-// Terms are what its verdicts are reached under.
-func (r *Rule) Terms() Terms { return TermsOf(r.Counter.Limit, r.Timeout, r.Repeat) }
+// Version is what its verdicts are reached under.
+func (r *Rule) Version() RuleVersion { return VersionOf(r.Counter.Limit, r.Timeout, r.Repeat) }

@@ -51,12 +51,12 @@ type entry struct {
 // common is what bits have in common: those of a rule, by one cause. Entries share it, but for what
 // operators say.
 type common struct {
-	By     By
-	Shadow bool
-	Reason string
-	Who    string
-	Memory time.Duration
-	Terms  Terms
+	By      By
+	Shadow  bool
+	Reason  string
+	Who     string
+	Memory  time.Duration
+	Version RuleVersion
 }
 
 func (e *entry) forgotten() int64 { return e.end + int64(e.common.Memory) }

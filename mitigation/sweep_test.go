@@ -101,7 +101,7 @@ func TestTimesOfBits(t *testing.T) {
 			table := New(100, nil)
 			table.Start(key(0), Bit{Start: now, End: now.Add(time.Hour)}, now)
 			want := Bit{
-				Start: now.Add(-3 * time.Second), End: now.Add(90 * time.Second), By: ByPoP, Memory: time.Hour, Terms: Terms{5, time.Minute, time.Hour},
+				Start: now.Add(-3 * time.Second), End: now.Add(90 * time.Second), By: ByPoP, Memory: time.Hour, Version: RuleVersion{5, time.Minute, time.Hour},
 			}
 			for _, by := range []By{ByPoP, ByAdmin} {
 				want.By = by

@@ -22,14 +22,14 @@ func twoPoPs(t *testing.T, home, away mitigation.Rule) (a, b *sim.World, receive
 			received[i]++
 			now := worlds[i].Now()
 			worlds[1-i].Run(now)
-			worlds[1-i].Edges[received[i]%3].Impose("other", b, now)
+			worlds[1-i].Edges[received[i]%3].AddPeerBlock("other", b, now)
 		}}, r)
 	}
 	return worlds[0], worlds[1], received
 }
 
 func by(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) string {
-	bit, in := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+	bit, in := e.Blocks.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	if !in {
 		return ""
 	}
@@ -83,8 +83,8 @@ func TestImpose(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	e, now := w.Edges[0], began
 	short := newRule(t, 10, time.Second, 30*time.Second, algorithm.Nearest)
-	anything := mitigation.Terms{Timeout: time.Hour, Longest: time.Hour}
-	e.Bits.SetTerms(map[uint32]mitigation.Terms{r.Counter.ID: anything, short.Counter.ID: anything}) // only the machine's rules change
+	anything := mitigation.RuleVersion{Timeout: time.Hour, Longest: time.Hour}
+	e.Blocks.SetVersions(map[uint32]mitigation.RuleVersion{r.Counter.ID: anything, short.Counter.ID: anything}) // only the machine's rules change
 	n := uint32(0)
 	for _, test := range []struct {
 		what   string
@@ -116,29 +116,29 @@ func TestImpose(t *testing.T) {
 		e.Machine.SetRules([]mitigation.Rule{test.rule})
 		b := across.Block{Rule: "login", Counts: "test", Source: address(n), Start: now.Add(-20 * time.Second), End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
 		test.change(&b)
-		got := e.Impose("fra1", b, now)
-		bit, in := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: b.Source}, now)
+		got := e.AddPeerBlock("fra1", b, now)
+		bit, in := e.Blocks.Get(mitigation.Key{Rule: r.Counter.ID, Source: b.Source}, now)
 		if got != test.want || in != (test.lasts > 0) || in && (bit.By != mitigation.ByPeer || bit.End.Sub(now) != test.lasts || bit.Reason != "PoP fra1") {
 			t.Errorf("%s: %v, %v, for %v, want %v for %v", test.what, got, bit.By, bit.End.Sub(now), test.want, test.lasts)
 		}
 	}
 	e.Machine.SetRules([]mitigation.Rule{r})
 	b := across.Block{Rule: "login", Counts: "test", Source: address(1), Start: now, End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
-	if got := e.Impose("fra1", b, now); got != across.Known {
+	if got := e.AddPeerBlock("fra1", b, now); got != across.Known {
 		t.Errorf("once more: %v", got)
 	}
 	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
-	short.Name, short.Further = "login", true
+	short.Name, short.ExtraLimit = "login", true
 	for i, rules := range [][]mitigation.Rule{{r, short}, {short, r}} {
 		e.Machine.SetRules(rules)
-		if got := e.Impose("fra1", across.Block{Rule: "login", Counts: "test", Source: address(uint32(100 + i)), Start: now, End: now.Add(10 * time.Second), Limit: 10, Window: time.Second}, now); got != across.Imposed || by(w, e, short, address(uint32(100+i))) != "peer" {
+		if got := e.AddPeerBlock("fra1", across.Block{Rule: "login", Counts: "test", Source: address(uint32(100 + i)), Start: now, End: now.Add(10 * time.Second), Limit: 10, Window: time.Second}, now); got != across.Imposed || by(w, e, short, address(uint32(100+i))) != "peer" {
 			t.Errorf("of two windows: %v", got)
 		}
 	}
 	e.Machine.SetRules([]mitigation.Rule{r})
 	// What was decided before an operator lifted it is void.
-	e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
-	if got := e.Impose("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
+	e.Blocks.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
+	if got := e.AddPeerBlock("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
 		t.Errorf("from before a lift: %v", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestLateBlocks(t *testing.T) {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 		w.Run(began.Add(time.Second))
 		start := w.Now().Add(-late)
-		w.Edges[0].Impose("x", across.Block{Rule: r.Counter.Name, Counts: r.Counter.Name, Source: address(1), Start: start, End: start.Add(10 * time.Minute), Limit: 5, Window: 10 * time.Second}, w.Now())
+		w.Edges[0].AddPeerBlock("x", across.Block{Rule: r.Counter.Name, Counts: r.Counter.Name, Source: address(1), Start: start, End: start.Add(10 * time.Minute), Limit: 5, Window: 10 * time.Second}, w.Now())
 		for _, test := range []struct {
 			at   time.Duration
 			want string

@@ -165,7 +165,7 @@ func TestRulesNeedASecret(t *testing.T) {
 	pass(w, time.Second)
 	list, _ := secret.Of([]byte("test")).OperatorListKeys()
 	written := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"a:1"}, Secret: secret.Of([]byte("test")), ID: 9, Counters: w.Edges[0].Counters, Bits: w.Edges[0].Bits}, w.Now())
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"a:1"}, Secret: secret.Of([]byte("test")), ID: 9, Counters: w.Edges[0].Counters, Blocks: w.Edges[0].Blocks}, w.Now())
 	must(t, err)
 	must(t, m.Operators.Restore(written, w.Now()))
 	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().OperatorEntries != 1 {

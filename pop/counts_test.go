@@ -237,7 +237,7 @@ func TestPeersThatLie(t *testing.T) {
 	for n := range uint32(100_000) {
 		last = lie("fra1", 1000+n, w.Now())
 	}
-	if n := e.Counters.Elsewhere(); last != across.NoRoom || n > counter.MaxElsewhere {
+	if n := e.Counters.OtherPoPs(); last != across.NoRoom || n > counter.MaxOtherPoPs {
 		t.Errorf("%v; there are counts of %d", last, n)
 	}
 }
@@ -285,8 +285,8 @@ func TestAddCount(t *testing.T) {
 		e.Machine.Announcer.Peers(false)
 	}
 	if got := w.Edges[0].AddCount("fra1", across.Count{Rule: "login", Counts: r.Counter.Name, Source: address(99), Window: time.Minute, Sub: time.Second}, w.Now()); got != across.NoRule ||
-		w.Edges[0].Counters.Elsewhere()+w.Edges[1].Counters.Elsewhere() > 0 {
-		t.Errorf("off: %v, %d remain", got, w.Edges[0].Counters.Elsewhere()+w.Edges[1].Counters.Elsewhere())
+		w.Edges[0].Counters.OtherPoPs()+w.Edges[1].Counters.OtherPoPs() > 0 {
+		t.Errorf("off: %v, %d remain", got, w.Edges[0].Counters.OtherPoPs()+w.Edges[1].Counters.OtherPoPs())
 	}
 }
 

@@ -23,7 +23,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	r := newRule(t, 1000, time.Minute, time.Minute, algorithm.Nearest)
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: shared.Phase})
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Blocks: mitigation.New(100, nil)}, began)
 	must(t, err)
 	m.SetRules([]mitigation.Rule{r})
 	var flying []wire.Command
@@ -72,7 +72,7 @@ func TestFullNode(t *testing.T) {
 	r := newRule(t, 10_000, time.Minute, time.Minute, algorithm.Nearest)
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Blocks: mitigation.New(100, nil)}, began)
 	must(t, err)
 	m.SetRules([]mitigation.Rule{r})
 	node, now, full, commands := poptest.New(0), began, true, 0

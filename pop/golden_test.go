@@ -117,7 +117,7 @@ func TestSealedValues(t *testing.T) {
 			Start: noon, End: noon.Add(time.Minute), Limit: 3, By: mitigation.ByEdge,
 			Newest: 9, Groups: []uint64{1, 2 << 16}, Edge: 5, Times: []counter.Times{{SubWindow: 40}}}
 		r.Times[0].Hits[0], r.Times[0].Hits[3] = 1, 300
-		for r.Kind = record.Block; r.Kind <= record.Elsewhere; r.Kind++ {
+		for r.Kind = record.Block; r.Kind <= record.OtherPoPs; r.Kind++ {
 			row(fmt.Sprintf("record %v of %v", r.Kind, source), r.Seal(s))
 		}
 	}

@@ -143,7 +143,7 @@ func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 	e, now := h.w.Edges[edge], h.w.Now().Add(h.ahead[edge])
 	if hits > 1 {
 		ask := [1]counter.Reservation{{Rule: h.rule.Counter, Source: address(1), Hits: hits - 1}}
-		if !e.Bits.Until(counter.Key{Rule: h.rule.Counter.ID, Source: address(1)}, now).IsZero() || !e.Counters.Reserve(ask[:], now) {
+		if !e.Blocks.Until(counter.Key{Rule: h.rule.Counter.ID, Source: address(1)}, now).IsZero() || !e.Counters.Reserve(ask[:], now) {
 			return 0
 		}
 		admitted = hits - 1

@@ -19,7 +19,7 @@ func blocks(t *testing.T, w *sim.World, perSecond int, lasting time.Duration) (l
 	n := perSecond * int(lasting/time.Second)
 	blocked, known := make(map[counter.Source]time.Time, n), 0
 	for _, e := range w.Edges {
-		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
+		e.Blocks.Observe = func(k mitigation.Key, b mitigation.Bit) {
 			if at, ok := blocked[k.Source]; ok {
 				known++
 				longest = max(longest, w.Now().Sub(at))

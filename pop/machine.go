@@ -43,11 +43,11 @@ import (
 // Unreported and Stats may be called from anywhere. Each of its packages says which of its methods
 // may be, and all others belong to Step.
 type Machine struct {
-	Operators *operators.List         // what operators have said
-	Nodes     *placement.Nodes        // which of them has a source, and which are up
-	Announcer *announcement.Announcer // what edges send each other about sources
-	Exchanges *exchange.Exchanges     // what requests wait for
-	Marks     *marks.Board            // edges that count under another secret
+	Operators      *operators.List         // what operators have said
+	Nodes          *placement.Nodes        // which of them has a source, and which are up
+	Announcer      *announcement.Announcer // what edges send each other about sources
+	Exchanges      *exchange.Exchanges     // what requests wait for
+	ForeignSecrets *marks.Detector         // edges that count under another secret
 
 	config   Config
 	counters counter.Reports
@@ -80,16 +80,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{
-		config: c, Nodes: nodes, Marks: marks.New(c.PoP, c.Secret, c.ID, now),
+		config: c, Nodes: nodes, ForeignSecrets: marks.New(c.PoP, c.Secret, c.ID, now),
 		counters: c.Counters.Reports(), presence: presence.New(c.Secret, c.ID),
 		logs: log.New(c.Secret), swept: now, cleaned: now,
 	}
 	m.Operators = operators.New(operators.Config{
 		Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters,
-		Bits: c.Bits, Received: c.Received, Jitter: m.jitter,
+		Blocks: c.Blocks, Received: c.Received, Jitter: m.jitter,
 	}, now)
 	m.Announcer = announcement.New(announcement.Config{
-		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits,
+		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Blocks: c.Blocks,
 		Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided, Counted: c.Counted,
 		Send: func(c wire.Command, b *announcement.Bit) { m.send(c, flight{what: aBit, bit: b}) },
 	})
@@ -114,7 +114,7 @@ func (m *Machine) addNodes() {
 		m.nodes = append(m.nodes, node{operatorList: m.Operators.Nodes()})
 	}
 	m.logs.Grow(len(m.nodes))
-	m.Marks.Grow(len(m.nodes))
+	m.ForeignSecrets.Grow(len(m.nodes))
 }
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
@@ -265,7 +265,7 @@ func (m *Machine) marksRead(r *wire.Result, now time.Time) {
 		return
 	}
 	self := m.Operators.Self()
-	if c, follows := m.Marks.Looked(r, self.Name, self.Address, now, m.wall(now)); follows {
+	if c, follows := m.ForeignSecrets.Looked(r, self.Name, self.Address, now, m.wall(now)); follows {
 		m.send(c, flight{})
 		m.noteSecrets(now)
 	}
@@ -294,7 +294,7 @@ func (m *Machine) poll(now time.Time) {
 			}
 		}
 		if !m.ending {
-			if c, due := m.Marks.Look(i, m.jitter, now); due {
+			if c, due := m.ForeignSecrets.Look(i, m.jitter, now); due {
 				m.send(c, flight{what: aMarksRead})
 			}
 		}
@@ -337,7 +337,7 @@ func (m *Machine) sweep(now time.Time) {
 	}
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
-		m.config.Bits.Sweep(now) // a slice, because requests wait for this goroutine
+		m.config.Blocks.Sweep(now) // a slice, because requests wait for this goroutine
 		m.Operators.Sweep(now)
 		m.noteSecrets(now)
 		m.Announcer.Sweep(now)
@@ -374,7 +374,7 @@ func (m *Machine) depart(now time.Time) {
 		if !m.Nodes.IsUp(i) {
 			continue
 		}
-		if c, due := m.Marks.Withdraw(i); due {
+		if c, due := m.ForeignSecrets.Withdraw(i); due {
 			m.send(c, flight{})
 		}
 	}
@@ -528,7 +528,7 @@ func (m *Machine) setEdges(n int) {
 
 // noteSecrets takes in which edges are there, under this secret and others.
 func (m *Machine) noteSecrets(now time.Time) {
-	m.Marks.Note(m.presence.Met(m.Operators.Self().Name), now)
+	m.ForeignSecrets.Note(m.presence.Met(m.Operators.Self().Name), now)
 }
 
 // wall is the time of the PoP: edges agree by it on sub-windows, and on the times that they send

@@ -49,7 +49,7 @@ func ask(e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 }
 
 func mitigated(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
-	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
+	return !e.Blocks.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
 }
 
 func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {

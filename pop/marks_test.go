@@ -56,7 +56,7 @@ func TestMarks(t *testing.T) {
 		t.Errorf("%.2f commands a second for marks, per edge and node", perEdge)
 	}
 	for i, e := range w.Edges {
-		s := e.Machine.Marks.Secrets()
+		s := e.Machine.ForeignSecrets.Secrets()
 		want, held := 1, false
 		if i == 3 {
 			want, held = 3, true
@@ -72,7 +72,7 @@ func TestMarks(t *testing.T) {
 	w.Kill(0)
 	w.Kill(1)
 	pass(w, 15*time.Second)
-	if s := w.Edges[3].Machine.Marks.Secrets(); s.Held || len(s.Apart) != 0 {
+	if s := w.Edges[3].Machine.ForeignSecrets.Secrets(); s.Held || len(s.Apart) != 0 {
 		t.Errorf("without a node: held %v, apart %+v", s.Held, s.Apart)
 	}
 }
@@ -100,7 +100,7 @@ func TestForgedMarks(t *testing.T) {
 	attack = true
 	pass(w, 2*time.Minute)
 	for i, e := range w.Edges {
-		if s := e.Machine.Marks.Secrets(); s.Held || len(s.Apart) != 64 {
+		if s := e.Machine.ForeignSecrets.Secrets(); s.Held || len(s.Apart) != 64 {
 			t.Errorf("edge %d: held %v, %d apart", i, s.Held, len(s.Apart))
 		}
 	}
@@ -108,12 +108,12 @@ func TestForgedMarks(t *testing.T) {
 	w.Stop(0, true)
 	must(t, w.Start(0))
 	pass(w, 5*time.Second)
-	if s := w.Edges[0].Machine.Marks.Secrets(); !s.Held {
+	if s := w.Edges[0].Machine.ForeignSecrets.Secrets(); !s.Held {
 		t.Error("documents say that an edge which starts now is held back")
 	}
 	attack = false
 	pass(w, 5*time.Second)
-	if s := w.Edges[0].Machine.Marks.Secrets(); s.Held {
+	if s := w.Edges[0].Machine.ForeignSecrets.Secrets(); s.Held {
 		t.Error("held back by nobody")
 	}
 }
@@ -148,7 +148,7 @@ func TestOrdersWhileTheSecretChanges(t *testing.T) {
 				if n := e.Machine.Stats().Forged; n != 0 {
 					t.Errorf("step %d, edge %d: %d forged at edge %d", step+1, i, n, j)
 				}
-				if s := e.Machine.Marks.Secrets(); s.Held || slices.ContainsFunc(s.Apart, func(e marks.Edge) bool { return !e.Rotating }) {
+				if s := e.Machine.ForeignSecrets.Secrets(); s.Held || slices.ContainsFunc(s.Apart, func(e marks.Edge) bool { return !e.Rotating }) {
 					t.Errorf("step %d, edge %d: edge %d is held %v, apart %+v", step+1, i, j, s.Held, s.Apart)
 				}
 			}

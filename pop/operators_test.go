@@ -47,7 +47,7 @@ func passBy(w *sim.World, d, tick time.Duration) {
 
 // byAdmin reports whether an operator's block is in force.
 func byAdmin(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
-	bit, ok := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+	bit, ok := e.Blocks.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	return ok && bit.By == mitigation.ByAdmin && bit.Reason == "because"
 }
 
@@ -280,7 +280,7 @@ func TestLooserLimit(t *testing.T) {
 			pass(w, time.Second) // it reads its file later
 		}
 		e.Machine.SetRules([]mitigation.Rule{loose})
-		e.Bits.Lift(mitigation.Key{Rule: strict.Counter.ID, Source: s}, w.Now()) // as an edge does
+		e.Blocks.Lift(mitigation.Key{Rule: strict.Counter.ID, Source: s}, w.Now()) // as an edge does
 	}
 	for range 10 {
 		for _, e := range w.Edges {
@@ -323,7 +323,7 @@ func TestRulesThatComeBack(t *testing.T) {
 	pass(w, 2*time.Second)
 	for _, e := range w.Edges {
 		e.Machine.SetRules(nil)
-		e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+		e.Blocks.Lift(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	}
 	pass(w, time.Second)
 	longer := newRule(t, 5, 2*time.Minute, time.Hour, algorithm.Nearest) // counted otherwise
@@ -469,7 +469,7 @@ func TestShorterBlock(t *testing.T) {
 	say(t, w, w.Edges[1], operatorlog.Block, s, 10*time.Second)
 	pass(w, time.Second)
 	for i, e := range w.Edges {
-		if until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()); until.Sub(w.Now()) > 10*time.Second || until.IsZero() {
+		if until := e.Blocks.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()); until.Sub(w.Now()) > 10*time.Second || until.IsZero() {
 			t.Errorf("edge %d: until %v from now", i, until.Sub(w.Now()))
 		}
 	}
@@ -482,7 +482,7 @@ func TestVariants(t *testing.T) {
 	own, err := algorithm.NewSliding("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
 	rule := limiter.Rule{Rule: r}
-	lesser := mitigation.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
+	lesser := mitigation.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, VariantOf: r.Counter.ID}
 	variant := limiter.Rule{Rule: lesser}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, variant}, began)
 	must(t, err)

@@ -68,7 +68,7 @@ type Config struct {
 	Edges    int    // how many edges share the tier; 0: learned from their presence
 	Rules    bool   // changes of rules travel: the secret cannot be guessed
 	Counters *counter.Table
-	Bits     *mitigation.Table
+	Blocks   *mitigation.Table
 	// Received is called with operators' orders about sources at other edges, as they come into
 	// force here. It must not block, or call the Machine.
 	Received func(operatorlog.Order)

@@ -23,7 +23,7 @@ func TestReadsShareAGet(t *testing.T) {
 	node, gets := poptest.New(0), 0
 	edge := func(id uint64) (table *counter.Table, hit func(now time.Time, hits func(uint32) uint32)) {
 		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: shared.Phase})
-		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
+		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: id, Counters: table, Blocks: mitigation.New(100, nil)}, began)
 		must(t, err)
 		m.SetRules([]mitigation.Rule{r})
 		return table, func(now time.Time, hits func(uint32) uint32) {

@@ -33,7 +33,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 			}
 			pass(w, 300*time.Millisecond)
 			for i, e := range w.Edges {
-				until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+				until := e.Blocks.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 				if left := until.Sub(w.Now()); !w.Runs(i) || until.IsZero() || left > want || left < want-time.Second {
 					t.Errorf("burst %v: edge %d blocks it until %v from now, want %v", burst, i, left, want)
 				}

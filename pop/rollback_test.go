@@ -66,7 +66,7 @@ func TestRollback(t *testing.T) {
 			t.Helper()
 			for i, e := range w.Edges {
 				for s := range uint32(sources) {
-					if until := e.Bits.Until(mitigationKey(rules[limit][0].Counter, s), w.Now()); !until.IsZero() {
+					if until := e.Blocks.Until(mitigationKey(rules[limit][0].Counter, s), w.Now()); !until.IsZero() {
 						t.Fatalf("seed %d, %s: edge %d blocks source %d for %v", seed, after, i, s, until.Sub(w.Now()))
 					}
 				}
@@ -106,7 +106,7 @@ func TestThrottleLearnsNoBlock(t *testing.T) {
 	rule := limiter.Rule{Rule: r}
 	blocked := func() (list []bool) {
 		for _, e := range w.Edges {
-			list = append(list, !e.Bits.Until(mitigationKey(r.Counter, 1), w.Now()).IsZero())
+			list = append(list, !e.Blocks.Until(mitigationKey(r.Counter, 1), w.Now()).IsZero())
 		}
 		return list
 	}
@@ -155,7 +155,7 @@ func TestVerdictKeepsItsLimit(t *testing.T) {
 	w.Edges[0].SetRules(rules[1]) // its machine has not seen the verdict yet
 	w.Run(w.Now().Add(time.Second))
 	for i, e := range w.Edges {
-		if e.Bits.Until(mitigationKey(rules[3][0].Counter, 1), w.Now()).IsZero() {
+		if e.Blocks.Until(mitigationKey(rules[3][0].Counter, 1), w.Now()).IsZero() {
 			t.Errorf("edge %d does not block who went over both limits", i)
 		}
 	}
@@ -181,7 +181,7 @@ func TestShorterTimeout(t *testing.T) {
 	must(t, w.Start(0))
 	w.Edges[0].Request(&rule, address(1)) // at first sight
 	w.Run(w.Now().Add(time.Second))
-	if until := w.Edges[0].Bits.Until(mitigationKey(r.Counter, 1), w.Now()); until.IsZero() || until.After(verdict.Add(rule.Timeout+3*time.Second)) {
+	if until := w.Edges[0].Blocks.Until(mitigationKey(r.Counter, 1), w.Now()); until.IsZero() || until.After(verdict.Add(rule.Timeout+3*time.Second)) {
 		t.Errorf("blocked until %v after the verdict, under a timeout of %v", until.Sub(verdict), rule.Timeout)
 	}
 }

@@ -41,7 +41,7 @@ func TestBlocksSurviveRotation(t *testing.T) {
 			t.Fatalf("edge %d does not know of the block", i)
 		}
 	}
-	ends := w.Edges[2].Bits.Until(keyOf(r, address(0)), w.Now())
+	ends := w.Edges[2].Blocks.Until(keyOf(r, address(0)), w.Now())
 	restart(0, both)
 	restart(1, both)
 	for i := range uint32(sources) {
@@ -57,7 +57,7 @@ func TestBlocksSurviveRotation(t *testing.T) {
 			}
 		}
 	}
-	if now := w.Edges[1].Bits.Until(keyOf(r, address(0)), w.Now()); now.Sub(ends).Abs() > time.Millisecond {
+	if now := w.Edges[1].Blocks.Until(keyOf(r, address(0)), w.Now()); now.Sub(ends).Abs() > time.Millisecond {
 		t.Errorf("the block ends at %v, ended at %v before", now, ends)
 	}
 
@@ -90,13 +90,13 @@ func TestBlocksAreAnnouncedAnew(t *testing.T) {
 		if i == 7 { // what operators said has a list of its own
 			b.By = mitigation.ByAdmin
 		}
-		w.Edges[0].Bits.Start(k, b, w.Now())
+		w.Edges[0].Blocks.Start(k, b, w.Now())
 	}
 	w.Run(w.Now().Add(time.Second))
 	if mitigated(w, w.Edges[1], r, address(0)) {
 		t.Fatal("what was taken over is announced by itself")
 	}
-	w.Edges[0].Bits.Resend(w.Now())
+	w.Edges[0].Blocks.Resend(w.Now())
 	w.Tick(0)
 	w.Run(w.Now().Add(time.Second))
 	for i := range uint32(20) {
@@ -112,5 +112,5 @@ func keyOf(r mitigation.Rule, s counter.Source) mitigation.Key {
 
 // blockOf is a block as an older process hands it over.
 func blockOf(r mitigation.Rule, now time.Time) mitigation.Bit {
-	return mitigation.Bit{Start: now, End: now.Add(time.Hour), By: mitigation.ByPoP, Terms: r.Terms()}
+	return mitigation.Bit{Start: now, End: now.Add(time.Hour), By: mitigation.ByPoP, Version: r.Version()}
 }

@@ -126,7 +126,7 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 
 // watch notes the mitigations that come into force on an edge.
 func (s *story) watch(edge int) {
-	s.w.Edges[edge].Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
+	s.w.Edges[edge].Blocks.Observe = func(k mitigation.Key, b mitigation.Bit) {
 		who := map[mitigation.By]string{mitigation.ByEdge: "blocked %s until %s", mitigation.ByPoP: "learned of %s blocked until %s"}[b.By]
 		s.happened(edge, fmt.Sprintf(who, s.names[k.Source], clock(b.End.Add(-s.skew(edge)))))
 	}

@@ -163,7 +163,7 @@ func TestNodesAreNamedOnce(t *testing.T) {
 	machine := func(nodes ...string) (*pop.Machine, error) {
 		shared := secret.Of([]byte("test"))
 		table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
-		return pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+		return pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: table, Blocks: mitigation.New(100, nil)}, began)
 	}
 	for _, c := range []struct {
 		nodes []string

@@ -73,7 +73,7 @@ func TestConfigShown(t *testing.T) {
 		c, err := config.Parse(file, []byte(files[name+".yaml"]))
 		must(t, err)
 		s, err := edge.New(edge.Options{Config: c,
-			Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
+			Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 		must(t, err)
 		api := httptest.NewServer(admin.New(admin.Options{Edge: s, Address: c.Admin}))
 		t.Cleanup(api.Close)

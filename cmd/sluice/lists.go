@@ -10,8 +10,8 @@ import (
 )
 
 // listBook makes the keeper of the named lists.
-func listBook(c *config.Config, happened *events.Log) *lists.Book {
-	b := &lists.Book{Events: happened}
+func listBook(c *config.Config, happened *events.Log) *lists.Store {
+	b := &lists.Store{Events: happened}
 	if c.StateDir != "" {
 		b.Dir = filepath.Join(c.StateDir, "lists")
 	}

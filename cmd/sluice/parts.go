@@ -65,9 +65,9 @@ type daemon struct {
 	shared    *tier.Shared
 
 	access  *accesslog.Log // makeEdge; nil: none
-	keeper  *plans.Keeper  // nil: no client is on a plan
-	lists   *lists.Book
-	geo     *geo.Book
+	keeper  *plans.Loader  // nil: no client is on a plan
+	lists   *lists.Store
+	geo     *geo.Store
 	server  *edge.Server
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
@@ -169,11 +169,11 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
-	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
+	d.lists, d.geo = listBook(c, d.happened), new(geo.Store)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
 		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
-		Config: c, Use: modules(d.proof()), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier,
+		Config: c, Use: modules(d.proof()), Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
@@ -342,7 +342,7 @@ func (d *daemon) takeOver() error {
 	d.shared.Taught()
 	// The tier may have these blocks under the older secret alone
 	if _, rotates := d.key.Older(); rotates && !d.shared.Alone() {
-		d.shared.Bits.Resend(time.Now())
+		d.shared.Blocks.Resend(time.Now())
 	}
 	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process sent
 	return nil

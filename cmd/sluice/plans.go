@@ -17,7 +17,7 @@ const plansCopy = "plans"
 // keepPlans makes the keeper of a configuration's plans; nil: it names no store. The caller sets
 // Publish, and calls Load.
 func keepPlans(c *config.Config, secret [16]byte,
-	warn func(string, ...any)) (*plans.Keeper, error) {
+	warn func(string, ...any)) (*plans.Loader, error) {
 	if c.Plans.Store == "" {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func keepPlans(c *config.Config, secret [16]byte,
 		}
 		check += k.Known(client).String()
 	}
-	k := &plans.Keeper{Store: s, Refresh: c.Plans.Refresh, Source: keys.Source, Warn: warn,
+	k := &plans.Loader{Store: s, Refresh: c.Plans.Refresh, Source: keys.Source, Warn: warn,
 		Check: check}
 	if c.StateDir != "" {
 		k.Copy = filepath.Join(c.StateDir, plansCopy)
@@ -46,7 +46,7 @@ func keepPlans(c *config.Config, secret [16]byte,
 }
 
 // plansMetrics are those of a keeper. No key is a label.
-func plansMetrics(k *plans.Keeper) metric.Collector {
+func plansMetrics(k *plans.Loader) metric.Collector {
 	return func(to metric.Sink) {
 		s := k.Status()
 		to.Whether(s.Up, "sluice_plans_up",

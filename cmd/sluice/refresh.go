@@ -128,7 +128,7 @@ func (f *secretFile) collect(to metric.Sink) {
 }
 
 // databaseFiles are those of countries and autonomous systems.
-func databaseFiles(databases *geo.Book, happened *events.Log) *files {
+func databaseFiles(databases *geo.Store, happened *events.Log) *files {
 	f := &files{happened: happened, kind: events.Geo,
 		wrong: "a database is wrong: the last good one stays in use"}
 	f.refresh = func() (bool, error) {

@@ -43,7 +43,7 @@ type reloader struct {
 	store   *tier.RuleStore
 	name    string               // of this edge
 	peers   func(*config.Config) // puts pop.peers_mode in force
-	lists   *lists.Book          // named lists
+	lists   *lists.Store         // named lists
 	files   []*files             // that have changed, maybe, while the configuration stays
 
 	reloading sync.Mutex // one reload at a time; mu is locked after it

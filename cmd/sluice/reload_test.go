@@ -61,8 +61,8 @@ func TestReloadWaitsForAList(t *testing.T) {
 	f.config = write(t, text)
 	c, err := f.load()
 	must(t, err)
-	book := new(lists.Book)
-	server, err := edge.New(edge.Options{Lists: book, Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil), Events: events.New(10, nil)})
+	book := new(lists.Store)
+	server, err := edge.New(edge.Options{Lists: book, Config: c, Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(64, nil), Events: events.New(10, nil)})
 	must(t, err)
 
 	var mu sync.Mutex

@@ -22,7 +22,7 @@ import (
 func TestEventIsOfOneChange(t *testing.T) {
 	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
 	must(t, err)
-	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil), Events: events.New(10, nil)})
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(64, nil), Events: events.New(10, nil)})
 	must(t, err)
 	var list operatorlog.List
 	version := uint64(1)
@@ -56,7 +56,7 @@ func TestEventIsOfOneChange(t *testing.T) {
 func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
 	must(t, err)
-	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil)})
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(64, nil)})
 	must(t, err)
 	var list operatorlog.List
 	version, elsewhere := uint64(1), ""

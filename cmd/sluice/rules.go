@@ -69,7 +69,7 @@ func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Cha
 		if r.known[mark] || r.known == nil && why[mark] == nil {
 			continue
 		}
-		name, tried := strings.CutPrefix(c.Name, changes.Tried)
+		name, tried := strings.CutPrefix(c.Name, changes.TrialPrefix)
 		newest := i == 0 || entries[i-1].Rule != c.Name
 		e := events.Event{Time: time.Now(), Rule: name, Who: c.Who, From: c.From + " at " + c.Edge}
 		switch {

@@ -161,7 +161,7 @@ func (r *reloader) say(c changes.Change, text string) (mark operatorlog.Mark, er
 	if err := r.lay(r.base); err != nil {
 		return mark, err
 	}
-	name := c.Name[len(changes.Tried):]
+	name := c.Name[len(changes.TrialPrefix):]
 	r.events.Add(events.Event{Time: now, Kind: events.Operator, Text: text, Rule: name, Who: c.Who,
 		From: c.From})
 	r.log.Info("try", "name", name, "does", string(c.Does), "who", c.Who, "from", c.From)
@@ -175,7 +175,7 @@ func (r *reloader) awaitTry(name string,
 	if r.store.Await != nil {
 		edges = r.store.Await(func() tier.Made {
 			_ = r.catchUp() // it logs
-			return tier.Made{Rule: changes.Tried + name, Marks: []operatorlog.Mark{mark}}
+			return tier.Made{Rule: changes.TrialPrefix + name, Marks: []operatorlog.Mark{mark}}
 		}).Spread
 	}
 	if r.store.Origin == changes.Local && r.machine != nil {

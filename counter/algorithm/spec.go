@@ -149,8 +149,8 @@ func (r *Spec) With(limit uint32, e Estimate) *Spec {
 // Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
 func (r *Spec) Wide() bool { return r.lanes == lanes.Wide }
 
-// Lanes says how lanes share a number of the rule's counters.
-func (r *Spec) Lanes() lanes.Packing { return r.lanes }
+// Packing says how lanes share a number of the rule's counters.
+func (r *Spec) Packing() lanes.Packing { return r.lanes }
 
 // Groups is how many groups the newest sub-window and the SubWindows before it can touch. A record
 // may have more numbers than that.

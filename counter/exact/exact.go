@@ -180,7 +180,7 @@ type pending struct {
 	gone   bool  // no request waits any more
 	look   bool  // it only wants to know
 	at     int64 // its instant in the value that is being written
-	until  int64 // Beyond, Doubt: when to come back
+	until  int64 // Reject, Unknown: when to come back
 	stamp  *stamp
 }
 
@@ -215,7 +215,7 @@ func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Ti
 	if now < e.again {
 		// By the limit that is in force now: the tier may have refused by a lower one
 		if _, until := r.next(e.known, now); until != 0 {
-			k.answer = counter.Beyond
+			k.answer = counter.Reject
 			k.refused(r, e, until, now)
 			return k
 		}
@@ -235,20 +235,20 @@ func (t *Table) put(r *Spec, e *entry) *pending {
 
 // refused fills in the verdict on one that is over its limit.
 func (k *Ticket) refused(r *Spec, e *entry, until, now int64) {
-	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Known: true,
+	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Fresh: true,
 		Estimate: float64(r.used(e.known, now) + 1), RetryAfter: micros(max(until-now, 0))}
 }
 
 // admitted fills in the verdict on one that is within it, and counted.
 func (k *Ticket) admitted(r *Spec, e *entry, now int64) {
 	n := r.used(e.known, now)
-	k.Verdict = counter.Verdict{Known: e.since != 0, Estimate: float64(n),
+	k.Verdict = counter.Verdict{Fresh: e.since != 0, Estimate: float64(n),
 		Remaining: uint32(max(r.Limit-n, 0))}
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// Confirm returns the tier's answer. What is Silent is to be decided Locally, or to be Cancelled.
+// Confirm returns the tier's answer. What has NoAnswer is to be decided Locally, or to be Cancelled.
 func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	if k.pending == nil {
 		return k.answer
@@ -258,19 +258,19 @@ func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	defer t.mu.Unlock()
 	a := k.pending
 	if !a.ended {
-		return counter.Silent
+		return counter.NoAnswer
 	}
 	switch k.answer = a.answer; k.answer {
-	case counter.Within:
+	case counter.Admit:
 		k.stamp = a.stamp
 		k.admitted(a.rule, a.entry, now)
-	case counter.Beyond:
+	case counter.Reject:
 		k.refused(a.rule, a.entry, a.until, now)
-	case counter.Doubt:
+	case counter.Unknown:
 		t.stats.Doubted++
 		k.Verdict = counter.Verdict{RetryAfter: micros(max(a.until-now, 0))}
-	case counter.Silent:
-		return counter.Silent
+	case counter.NoAnswer:
+		return counter.NoAnswer
 	}
 	k.pending = nil
 	return k.answer
@@ -287,12 +287,12 @@ func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	r, e := a.rule, a.entry
 	at, until := r.next(e.known, now)
 	if until != 0 {
-		k.answer = counter.Beyond
+		k.answer = counter.Reject
 		k.refused(r, e, until, now)
 		return false
 	}
 	t.keep(e, r.with(r.live(e.known, now), at), r.with(r.live(e.own, now), at))
-	k.answer, k.stamp = counter.Within, t.begin(r, e, at)
+	k.answer, k.stamp = counter.Admit, t.begin(r, e, at)
 	k.admitted(r, e, now)
 	if !a.ended { // else the tier is not there
 		t.put(r, e).look = true

@@ -173,17 +173,17 @@ func (e *edge) step(clock time.Time) {
 	e.waits = nil
 	for _, q := range waits {
 		switch answer := e.Confirm(&q.k, clock); {
-		case answer == counter.Silent && w.now.Before(q.until):
+		case answer == counter.NoAnswer && w.now.Before(q.until):
 			e.waits = append(e.waits, q)
-		case answer == counter.Silent && w.local:
+		case answer == counter.NoAnswer && w.local:
 			if e.Locally(&q.k, clock) {
 				e.admitted(q.k)
 			}
-		case answer == counter.Silent:
+		case answer == counter.NoAnswer:
 			e.Cancel(&q.k)
-			w.verdicts[counter.Silent]++
+			w.verdicts[counter.NoAnswer]++
 		default:
-			if w.verdicts[answer]++; answer == counter.Within {
+			if w.verdicts[answer]++; answer == counter.Admit {
 				e.admitted(q.k)
 			}
 		}
@@ -312,7 +312,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		if n := w.most(window); n > r.Limit {
 			t.Errorf("seed %d, %d edges, limit %d: %d arrived in a window", seed, len(w.edges), r.Limit, n)
 		}
-		if w.verdicts[counter.Within] == 0 || w.verdicts[counter.Beyond] == 0 {
+		if w.verdicts[counter.Admit] == 0 || w.verdicts[counter.Reject] == 0 {
 			t.Errorf("seed %d: %v", seed, w.verdicts)
 		}
 	}
@@ -359,7 +359,7 @@ func TestUnderWay(t *testing.T) {
 		w := newWorld(t, seed, 3, newRule(t, 5, time.Hour, false), 300*time.Millisecond)
 		w.slow, w.takes = 3*time.Second, 1
 		w.run(20*time.Second, 1, nil)
-		if w.verdicts[counter.Within] < 20 {
+		if w.verdicts[counter.Admit] < 20 {
 			t.Errorf("seed %d: %v", seed, w.verdicts)
 		}
 		w.run(5*time.Second, 0, nil)
@@ -378,7 +378,7 @@ func TestEvenlyWithin(t *testing.T) {
 			w.edges[n%3].request(a)
 			w.run((window+Margin(window))/limit+5*time.Millisecond, 0, nil)
 		}
-		if w.verdicts[counter.Within] != 5*limit {
+		if w.verdicts[counter.Admit] != 5*limit {
 			t.Errorf("%d in %v: %v of %d", limit, window, w.verdicts, 5*limit)
 		}
 	}
@@ -398,9 +398,9 @@ func TestStoredLate(t *testing.T) {
 			w.now = w.now.Add(time.Microsecond)
 		}
 		w.edges[0].Written(x, Stored, w.now)
-		want := counter.Within
+		want := counter.Admit
 		if late {
-			want = counter.Silent
+			want = counter.NoAnswer
 		}
 		if got := w.edges[0].Confirm(&k, w.now); got != want {
 			t.Fatalf("late %v: %v, want %v", late, got, want)

@@ -123,7 +123,7 @@ func (b *bucket) waiting() {
 // giveUp ends what a bucket waits for without an answer.
 func (t *Table) giveUp(b *bucket) {
 	for _, a := range b.waiters {
-		a.end(counter.Silent)
+		a.end(counter.NoAnswer)
 	}
 	t.unmove(b.moves)
 	delete(t.buckets, b.key)
@@ -274,17 +274,17 @@ func (t *Table) decide(x *Exchange, a *pending, v *value, tag func(*Spec, counte
 	next, until := r.next(*at, now)
 	switch {
 	case a.look:
-		a.end(counter.Within)
+		a.end(counter.Admit)
 	case r.Closed && now < doubt:
 		a.until = doubt
-		a.end(counter.Doubt)
+		a.end(counter.Unknown)
 	case until != 0:
 		a.until = until
 		e.again = now + again.Microseconds()
 		if r.Holds {
 			e.again = now + againHeld.Microseconds()
 		}
-		a.end(counter.Beyond)
+		a.end(counter.Reject)
 	default:
 		a.at = next
 		*at = r.with(*at, next)
@@ -341,7 +341,7 @@ func (t *Table) Written(x *Exchange, o Outcome, wall time.Time) {
 		for _, a := range x.waiters {
 			late := a.rule.Interval == 0 && now-a.at > a.rule.late()
 			if late {
-				a.end(counter.Silent)
+				a.end(counter.NoAnswer)
 			}
 			if a.gone || late {
 				b.moves = append(b.moves, move{rule: a.rule, entry: a.entry, from: a.at})
@@ -349,7 +349,7 @@ func (t *Table) Written(x *Exchange, o Outcome, wall time.Time) {
 			}
 			t.keep(a.entry, a.entry.known, a.rule.with(a.rule.live(a.entry.own, a.at), a.at))
 			a.stamp = t.begin(a.rule, a.entry, a.at)
-			a.end(counter.Within)
+			a.end(counter.Admit)
 		}
 	}
 	t.over(x)
@@ -359,7 +359,7 @@ func (t *Table) Written(x *Exchange, o Outcome, wall time.Time) {
 func (t *Table) silence(x *Exchange) {
 	x.bucket.tries = 0
 	for _, a := range x.waiters {
-		a.end(counter.Silent)
+		a.end(counter.NoAnswer)
 	}
 	t.unmove(x.moves)
 	t.over(x)

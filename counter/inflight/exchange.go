@@ -93,7 +93,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool,
 
 // settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers
 // decide nothing: edges notice one after the other, and write what they hold to the new node. Rules
-// go by their postures meanwhile.
+// go by their failure policies meanwhile.
 const settling = 100 * time.Millisecond
 
 // passAtOnce bounds how long a Due holds up requests.

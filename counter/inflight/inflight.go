@@ -176,23 +176,23 @@ func (t *Table) mark(e *entry) {
 	}
 }
 
-// Confirm returns the tier's answer about a slot. A Silent one is kept, for Leave to give back; a
+// Confirm returns the tier's answer about a slot. One with NoAnswer is kept, for Leave to give back; a
 // Beyond one is gone.
 func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
-		return counter.Silent
+		return counter.NoAnswer
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.Reply = nil
 	switch b.Take(1) {
-	case counter.Silent:
+	case counter.NoAnswer:
 		b.kept++
-		return counter.Silent
-	case counter.Within:
+		return counter.NoAnswer
+	case counter.Admit:
 		p.round, p.entry.beyond = nil, 0
-		return counter.Within
+		return counter.Admit
 	}
 	p.round = nil
 	e := p.entry
@@ -203,7 +203,7 @@ func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 		e.full = now.Add(e.beyond)
 	}
 	t.mark(e)
-	return counter.Beyond
+	return counter.Reject
 }
 
 // Leave gives a slot back. It may be called more than once.

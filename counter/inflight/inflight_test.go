@@ -202,9 +202,9 @@ func (e *edge) work(r *Concurrency, comes, ends float64) {
 			continue
 		}
 		switch e.Confirm(p, w.now) {
-		case counter.Within:
+		case counter.Admit:
 			e.holds = append(e.holds, p)
-		case counter.Silent: // as under on_store_failure: closed
+		case counter.NoAnswer: // as under on_store_failure: closed
 			e.Leave(p)
 		}
 	}
@@ -468,7 +468,7 @@ func TestSilence(t *testing.T) {
 	var places []Slot
 	for range 3 {
 		if p, entered := e.Enter(r, a, true, w.now); entered {
-			if answer := e.Confirm(&p, w.now); answer != counter.Silent {
+			if answer := e.Confirm(&p, w.now); answer != counter.NoAnswer {
 				t.Errorf("answer %v", answer)
 			}
 			places = append(places, p)
@@ -514,10 +514,10 @@ func TestRefusedForAWhile(t *testing.T) {
 			answered(table, now, others, func() {})
 		}
 		got := table.Confirm(&p, now)
-		if again := table.Confirm(&p, now); again != counter.Silent {
+		if again := table.Confirm(&p, now); again != counter.NoAnswer {
 			t.Errorf("confirmed twice: %v", again)
 		}
-		if got == counter.Beyond {
+		if got == counter.Reject {
 			if table.Leave(&p); len(table.dirty) == 0 { // it has none
 				t.Error("the tier does not learn that the slot is given back")
 			}
@@ -527,12 +527,12 @@ func TestRefusedForAWhile(t *testing.T) {
 	for i, want := range []time.Duration{25, 50, 100, 100, 0, 25, 50} {
 		want *= time.Millisecond
 		if want == 0 {
-			if got := ask(1); got != counter.Within {
+			if got := ask(1); got != counter.Admit {
 				t.Errorf("step %d: %v, want a slot", i, got)
 			}
 			continue
 		}
-		if got := ask(2); got != counter.Beyond {
+		if got := ask(2); got != counter.Reject {
 			t.Errorf("step %d: %v, want none", i, got)
 		}
 		if _, entered := table.Enter(r, a, true, now.Add(want-1)); entered {
@@ -553,12 +553,12 @@ func TestRefusedForAWhile(t *testing.T) {
 
 // A request that went on without an answer holds a slot, also against those that wait for the same answer.
 func TestUnconfirmedRequestHoldsASlot(t *testing.T) {
-	for limit, want := range map[int32]counter.Answer{2: counter.Beyond, 3: counter.Within} {
+	for limit, want := range map[int32]counter.Answer{2: counter.Reject, 3: counter.Admit} {
 		table, r := New(Options{Tier: true}), &Concurrency{"r", limit}
 		first, _ := table.Enter(r, a, true, start)
 		second, _ := table.Enter(r, a, true, start)
 		answered(table, start.Add(500*time.Millisecond), 1, func() {
-			if got := table.Confirm(&first, start); got != counter.Silent {
+			if got := table.Confirm(&first, start); got != counter.NoAnswer {
 				t.Errorf("before there is an answer: %v", got)
 			}
 		})
@@ -618,7 +618,7 @@ func TestCommands(t *testing.T) {
 		for range 20 {
 			w.step()
 		}
-		if got := e.Confirm(&p, w.now); got != counter.Within {
+		if got := e.Confirm(&p, w.now); got != counter.Admit {
 			t.Fatalf("answer %v", got)
 		}
 		return &p
@@ -696,7 +696,7 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("%d are said in the epoch that failed", d)
 	}
 	confirm, _ := table.Enter(r, a, true, now)
-	if d := send(Counted, 7); d != 3 || table.Confirm(&confirm, now) != counter.Within {
+	if d := send(Counted, 7); d != 3 || table.Confirm(&confirm, now) != counter.Admit {
 		t.Errorf("%d are said when one more asks, want 3: all but the one that was counted", d)
 	}
 	table.Leave(&confirm)
@@ -760,7 +760,7 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// A clock that steps back by an hour while nodes settle leaves postures in charge for no longer than they were to be.
+// A clock that steps back by an hour while nodes settle leaves failure policies in charge for no longer than they were to be.
 func TestSettlesOverAStep(t *testing.T) {
 	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	node := func(counter.Source) int { return 0 }
@@ -770,7 +770,7 @@ func TestSettlesOverAStep(t *testing.T) {
 	for _, step := range []struct {
 		at   time.Duration
 		want counter.Answer
-	}{{50 * time.Millisecond, counter.Silent}, {-time.Hour, counter.Within}} {
+	}{{50 * time.Millisecond, counter.NoAnswer}, {-time.Hour, counter.Admit}} {
 		at := now.Add(step.at)
 		p, _ := table.Enter(r, a, true, at)
 		for _, x := range table.Due(make([]*Exchange, 0, 8), at, false, node) {
@@ -792,12 +792,12 @@ func TestGivesUpAndLeaves(t *testing.T) {
 	first, _ := table.Enter(r, a, true, now)
 	second, _ := table.Enter(r, a, true, now)
 	out := table.Due(make([]*Exchange, 0, 8), now, false, func(counter.Source) int { return 0 })
-	if got := table.Confirm(&first, now); got != counter.Silent {
+	if got := table.Confirm(&first, now); got != counter.NoAnswer {
 		t.Fatalf("before there is an answer: %v", got)
 	}
 	table.Leave(&first)
 	table.Answered(out[0], 0, Counted, 3) // another edge has one
-	if got := table.Confirm(&second, now); got != counter.Within {
+	if got := table.Confirm(&second, now); got != counter.Admit {
 		t.Errorf("with one slot left: %v", got)
 	}
 }

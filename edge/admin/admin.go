@@ -68,7 +68,7 @@ type Options struct {
 	Token   *bearer.Token // nil: none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
-	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
+	Plans        *plans.Loader // keeps what operators say of clients; nil: there is no store
 	// Vouch is told of requests that have the token; nil: nobody wants to know. Without a token
 	// there is nobody to vouch for.
 	Vouch func(*http.Request)
@@ -285,7 +285,7 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests,
-		"refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
+		"refused": seen.Refused, "shadow": seen.NotEnforced}[q.Get("by")]
 	switch kind := q.Get("kind"); {
 	case !known:
 		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
@@ -306,7 +306,7 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		a.topOfPoP(w, r, cmp.Or(q.Get("by"), "requests"), n)
 	case by == seen.Refused:
 		reply(w, a.Edge.TopRefused(n))
-	case by == seen.Spared:
+	case by == seen.NotEnforced:
 		reply(w, a.Edge.TopShadow(n))
 	default:
 		reply(w, a.Edge.TopRequests(n))

@@ -41,7 +41,7 @@ func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 
 func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
-	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil),
+	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Blocks: mitigation.New(1024, nil),
 		Events: events.New(100, nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -242,11 +242,11 @@ func TestSourceAsksTheTier(t *testing.T) {
 	}
 	table := counter.New(counter.Options{Counters: 4096, Tier: true})
 	answers := true
-	s, err := edge.New(edge.Options{Config: c, Table: table, Bits: mitigation.New(1024, nil), Tier: edge.Tier{
+	s, err := edge.New(edge.Options{Config: c, Table: table, Blocks: mitigation.New(1024, nil), Tier: edge.Tier{
 		Fetch: func(r *algorithm.Spec, source counter.Source) {
 			if now := time.Now(); answers {
 				oldest, newest := table.Reports().Groups(r, now, 0)
-				table.Reports().Learn(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)
+				table.Reports().Apply(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)
 			}
 		}}})
 	if err != nil {
@@ -362,7 +362,7 @@ func TestWords(t *testing.T) {
 	var said []mitigation.Order
 	full, unready := false, ""
 	h, s := newAPIOf(t, c, edge.Tier{
-		PoP: control.PoP{Say: func(w mitigation.Order) (control.Spread, error) {
+		PoP: control.PoP{Order: func(w mitigation.Order) (control.Spread, error) {
 			if full {
 				return control.Spread{}, control.ErrFull
 			}

@@ -186,7 +186,7 @@ func BenchmarkSummary(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(200_000, nil)})
+			s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 4096}), Blocks: mitigation.New(200_000, nil)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -71,8 +71,8 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 		p := a.look(r, question)
 		said.Edges = p.EdgesTo(question)
 		for _, answer := range view.Answers[peaks.Part](p, question) {
-			if answer.Said.Version == own.Version {
-				parts = append(parts, &answer.Said)
+			if answer.Answer.Version == own.Version {
+				parts = append(parts, &answer.Answer)
 				continue
 			}
 			if i := slices.IndexFunc(said.Edges,

@@ -146,9 +146,9 @@ func (a api) showTry(w http.ResponseWriter, r *http.Request, all bool) {
 	var parts []*tryout.Part
 	t.Edges = p.EdgesTo(question)
 	for _, said := range view.Answers[tryout.Part](p, question) {
-		if said.Said.Version == run.Version {
-			parts = append(parts, &said.Said)
-			t.take(said.Edge, &said.Said)
+		if said.Answer.Version == run.Version {
+			parts = append(parts, &said.Answer)
+			t.take(said.Edge, &said.Answer)
 			continue
 		}
 		if i := slices.IndexFunc(t.Edges,

@@ -38,9 +38,9 @@ const (
 	Stop Does = "stop"
 )
 
-// Tried begins the name under which a try travels. It is in no overlay: tryout.InForce tells which
+// TrialPrefix begins the name under which a try travels. It is in no overlay: tryout.InForce tells which
 // are.
-const Tried = "try:"
+const TrialPrefix = "try:"
 
 // Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version
 // and time.
@@ -79,7 +79,7 @@ func Read(name string, version, maker uint64, at time.Time, text string) Change 
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		c = Change{wrong: err}
-	} else if tried := strings.HasPrefix(name, Tried); tried != (c.Does == Try || c.Does == Stop) ||
+	} else if tried := strings.HasPrefix(name, TrialPrefix); tried != (c.Does == Try || c.Does == Stop) ||
 		!tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
 		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
 	}
@@ -150,7 +150,7 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 	done := make(map[string]bool)
 	var added []string
 	for i, c := range list {
-		if strings.HasPrefix(c.Name, Tried) {
+		if strings.HasPrefix(c.Name, TrialPrefix) {
 			continue
 		}
 		o.changes[c.Name] = append(o.changes[c.Name], c)

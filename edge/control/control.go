@@ -24,27 +24,27 @@ import (
 	"sluice/mitigation"
 )
 
-// Options is what a Plane works with.
+// Options is what an Admin works with.
 type Options struct {
-	Limiter  *limiter.Limiter
-	View     func() View // what is in force now
-	PoP      PoP         // the zero PoP: there is none
-	Secret   key.Secret  // tells which sources a rule for a share of them is about
-	Requests *top.Top    // who asks most
-	Refusals *top.Top    // who is refused most
-	Spared   *top.Top    // whom shadows would refuse most
-	Keys     *seen.Keys  // of whom rules count by a key; nil: nobody remembers
-	Events   *events.Log // is told what operators say; nil: nobody asks
+	Limiter     *limiter.Limiter
+	View        func() View // what is in force now
+	PoP         PoP         // the zero PoP: there is none
+	Secret      key.Secret  // tells which sources a rule for a share of them is about
+	Requests    *top.Top    // who asks most
+	Refusals    *top.Top    // who is refused most
+	NotEnforced *top.Top    // whom shadows would refuse most
+	Keys        *seen.Keys  // of whom rules count by a key; nil: nobody remembers
+	Events      *events.Log // is told what operators say; nil: nobody asks
 	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in
 	// place of the function, never does.
 	Kernel func(netip.Prefix) *Kernel
 }
 
-// Plane is the control plane of one edge. It is safe for concurrent use.
-type Plane struct{ with Options }
+// Admin is the control plane of one edge. It is safe for concurrent use.
+type Admin struct{ with Options }
 
-// New makes a Plane.
-func New(o Options) *Plane { return &Plane{o} }
+// New makes an Admin.
+func New(o Options) *Admin { return &Admin{o} }
 
 // View is what requests are judged by, of one version.
 type View struct {
@@ -58,9 +58,9 @@ type View struct {
 
 // PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.
 type PoP struct {
-	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits
+	// Order puts what an operator said in force on all edges of the PoP, this one included. It waits
 	// for that, or for a while, and says how far it has come. The error is ErrFull.
-	Say func(mitigation.Order) (Spread, error)
+	Order func(mitigation.Order) (Spread, error)
 	// Nodes describes the tier for the API.
 	Nodes func() []member.Node
 	// Edges describes the PoP for the API, this edge first.
@@ -178,23 +178,23 @@ type EtcdStatus struct {
 
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts
 // are halved every ten minutes; a thousand sources are counted at most.
-func (c *Plane) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest(n) }
+func (c *Admin) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest(n) }
 
 // TopRefused is TopRequests for requests that were refused.
-func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(n) }
+func (c *Admin) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(n) }
 
 // TopShadow is TopRequests for requests that were admitted, and that a shadow would have refused.
-func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
+func (c *Admin) TopShadow(n int) []top.Heavy { return c.with.NotEnforced.Heaviest(n) }
 
 // Tops are the lists of heavy sources that this edge has, n of each at most, by what they are heavy
 // in.
-func (c *Plane) Tops(n int) map[string]top.List {
+func (c *Admin) Tops(n int) map[string]top.List {
 	return map[string]top.List{"requests": c.with.Requests.List(n),
-		"refused": c.with.Refusals.List(n), "shadow": c.with.Spared.List(n)}
+		"refused": c.with.Refusals.List(n), "shadow": c.with.NotEnforced.List(n)}
 }
 
 // Nodes describes the tier; none on an edge that counts alone.
-func (c *Plane) Nodes() []member.Node {
+func (c *Admin) Nodes() []member.Node {
 	if c.with.PoP.Nodes == nil {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (c *Plane) Nodes() []member.Node {
 }
 
 // Edges describes the PoP, this edge first; nothing on an edge that counts alone.
-func (c *Plane) Edges() []EdgeStatus {
+func (c *Admin) Edges() []EdgeStatus {
 	if c.with.PoP.Edges == nil {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (c *Plane) Edges() []EdgeStatus {
 }
 
 // Secret describes under which secret this edge counts, and who counts apart; nil: it counts alone.
-func (c *Plane) Secret() *SecretStatus {
+func (c *Admin) Secret() *SecretStatus {
 	if c.with.PoP.Secret == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // newPlane is the control plane of an edge that counts alone, with this configuration.
-func newPlane(t *testing.T, yaml string) *Plane {
+func newPlane(t *testing.T, yaml string) *Admin {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
@@ -25,7 +25,7 @@ func newPlane(t *testing.T, yaml string) *Plane {
 		t.Fatal(err)
 	}
 	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny, nil, c.DenyPlaces, address.Geo{}), Allow: address.NewGroup(c.Allow, nil, c.AllowPlaces, address.Geo{})}
-	l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)}
+	l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Blocks: mitigation.New(1<<10, nil)}
 	return New(Options{Limiter: l, View: func() View { return view }})
 }
 

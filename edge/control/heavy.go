@@ -29,14 +29,14 @@ type HeavySent map[HeavyHanded]HeavyHanded
 func (h HeavyHanded) name() HeavyHanded { return HeavyHanded{In: h.In, Source: h.Source, By: h.By} }
 
 // tops are the lists of sources, by what they are heavy in.
-func (c *Plane) tops() [3]*top.Top {
+func (c *Admin) tops() [3]*top.Top {
 	return [...]*top.Top{seen.Requests: c.with.Requests, seen.Refused: c.with.Refusals,
-		seen.Spared: c.with.Spared}
+		seen.NotEnforced: c.with.NotEnforced}
 }
 
 // HandHeavy returns the heaviest for a process that takes over, the lightest first, and what has
 // been handed over with them: before, which is nil at the first time, is left out.
-func (c *Plane) HandHeavy(before HeavySent) (list []HeavyHanded, sent HeavySent) {
+func (c *Admin) HandHeavy(before HeavySent) (list []HeavyHanded, sent HeavySent) {
 	sent = make(HeavySent)
 	add := func(h HeavyHanded) {
 		had := before[h.name()]
@@ -65,7 +65,7 @@ func (c *Plane) HandHeavy(before HeavySent) (list []HeavyHanded, sent HeavySent)
 
 // AdoptHeavy adds one of the heaviest of another process on this edge's place. A list that this
 // version does not have is left out.
-func (c *Plane) AdoptHeavy(h *HeavyHanded) {
+func (c *Admin) AdoptHeavy(h *HeavyHanded) {
 	tops := c.tops()
 	source, err := counter.ParseSource(h.Source)
 	switch {

@@ -14,8 +14,8 @@ import (
 // The heaviest go to another process whole, and then what came since: what is said there of each source and key is true of
 // both together.
 func TestHandHeavy(t *testing.T) {
-	f := func() *Plane {
-		return New(Options{Requests: top.New(), Refusals: top.New(), Spared: top.New(), Keys: seen.New()})
+	f := func() *Admin {
+		return New(Options{Requests: top.New(), Refusals: top.New(), NotEnforced: top.New(), Keys: seen.New()})
 	}
 	source := func(i int) counter.Source {
 		return counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
@@ -23,7 +23,7 @@ func TestHandHeavy(t *testing.T) {
 	a := key.Counted{By: "header:X-Api-Key", Digest: counter.SourceOfDigest([16]byte{1}), Start: key.StartOf([]byte("sk_live_123456"), 7)}
 	old, young := f(), f()
 	exact := make(map[string]uint64)
-	hit := func(p *Plane, s counter.Source, n int) {
+	hit := func(p *Admin, s counter.Source, n int) {
 		for range n {
 			p.with.Requests.Hit(s)
 		}
@@ -35,7 +35,7 @@ func TestHandHeavy(t *testing.T) {
 	hit(old, source(4), 5000)
 	for range 9 {
 		old.with.Refusals.Hit(source(4))
-		old.with.Keys.Hit(seen.Spared, &a)
+		old.with.Keys.Hit(seen.NotEnforced, &a)
 	}
 	take := func(before HeavySent) (HeavySent, int) {
 		list, sent := old.HandHeavy(before)
@@ -65,7 +65,7 @@ func TestHandHeavy(t *testing.T) {
 	if h := young.TopRefused(9); len(h) != 1 || h[0].Count != 9 {
 		t.Errorf("refused: %+v", h)
 	}
-	if list, _ := young.with.Keys.List(seen.Spared, 9, nil); len(list) != 1 || list[0].Counted != a || list[0].Count != 9 {
+	if list, _ := young.with.Keys.List(seen.NotEnforced, 9, nil); len(list) != 1 || list[0].Counted != a || list[0].Count != 9 {
 		t.Errorf("keys: %+v", list)
 	}
 	for _, wrong := range []HeavyHanded{{In: 9, Source: "10.0.0.1", Count: 1}, {Source: "nobody", Count: 1}, {Source: "10.9.9.9"}} {

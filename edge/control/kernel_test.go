@@ -26,7 +26,7 @@ func TestKernelIsTold(t *testing.T) {
 		for _, source := range []string{"192.0.2.7", "192.0.2.8"} {
 			src, _ := counter.ParseSource(source)
 			r := c.with.View().Rules.ByName(name)
-			c.with.Limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now, End: now.Add(time.Minute), By: mitigation.ByPoP, Shadow: r.Shadow, Terms: r.Terms()}, now)
+			c.with.Limiter.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now, End: now.Add(time.Minute), By: mitigation.ByPoP, Shadow: r.Shadow, Version: r.Version()}, now)
 		}
 	}
 	o := c.Overview(9, nil, now)

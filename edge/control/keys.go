@@ -88,7 +88,7 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 
 // under finds the rules that count by just this key, or the one of that name; AllRules are all of
 // them.
-func (c *Plane) under(in *View, k *Key, rule string) (list []keyed, values []key.Value, err error) {
+func (c *Admin) under(in *View, k *Key, rule string) (list []keyed, values []key.Value, err error) {
 	if values, err = k.read(in); err != nil {
 		return nil, nil, err
 	}
@@ -147,7 +147,7 @@ func keysOf(in *View) string {
 
 // LookKey tells how a client stands under every rule that counts by just this key, as Look does of
 // an address.
-func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
+func (c *Admin) LookKey(ctx context.Context, k *Key) (Looked, error) {
 	in := c.with.View()
 	list, values, err := c.under(&in, k, AllRules)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
 
 // LookDigest tells how a client that is known by a digest stands under every rule that has counted
 // it of late or blocks it. A digest does not tell which key it is of.
-func (c *Plane) LookDigest(ctx context.Context, digest counter.Source) Looked {
+func (c *Admin) LookDigest(ctx context.Context, digest counter.Source) Looked {
 	in := c.with.View()
 	var list []keyed
 	for _, r := range in.Rules.Rules {
@@ -177,7 +177,7 @@ func (c *Plane) LookDigest(ctx context.Context, digest counter.Source) Looked {
 }
 
 // lookUnder is what is known of who counts so under rules.
-func (c *Plane) lookUnder(ctx context.Context, in *View, list []keyed, values []key.Value) Looked {
+func (c *Admin) lookUnder(ctx context.Context, in *View, list []keyed, values []key.Value) Looked {
 	l := Looked{Rules: []SourceState{}}
 	var under []where
 	var plan []string
@@ -240,7 +240,7 @@ func variantsFor(in *View, k keyed, values []key.Value,
 
 // BlockKey refuses a client under the rule of that name, or AllRules that count by just this key,
 // for a while, on every edge of the PoP. It may never have been seen.
-func (c *Plane) BlockKey(k *Key, rule string, d time.Duration, reason string, by Operator,
+func (c *Admin) BlockKey(k *Key, rule string, d time.Duration, reason string, by Operator,
 	now time.Time) (Mitigation, error) {
 	in := c.with.View()
 	list, _, err := c.under(&in, k, rule)
@@ -251,7 +251,7 @@ func (c *Plane) BlockKey(k *Key, rule string, d time.Duration, reason string, by
 }
 
 // BlockDigest is BlockKey under every rule that knows a digest, as LookDigest says.
-func (c *Plane) BlockDigest(ctx context.Context, digest counter.Source, d time.Duration,
+func (c *Admin) BlockDigest(ctx context.Context, digest counter.Source, d time.Duration,
 	reason string, by Operator, now time.Time) (Mitigation, error) {
 	in := c.with.View()
 	var list []keyed
@@ -267,7 +267,7 @@ func (c *Plane) BlockDigest(ctx context.Context, digest counter.Source, d time.D
 	return c.blockUnder(list, d, reason, by, now)
 }
 
-func (c *Plane) blockUnder(list []keyed, d time.Duration, reason string, by Operator,
+func (c *Admin) blockUnder(list []keyed, d time.Duration, reason string, by Operator,
 	now time.Time) (all Mitigation, err error) {
 	blocks, errs := make([]Mitigation, len(list)), make([]error, len(list))
 	var said sync.WaitGroup // at once: each waits for all edges
@@ -298,7 +298,7 @@ func (c *Plane) blockUnder(list []keyed, d time.Duration, reason string, by Oper
 }
 
 // LiftKey ends what BlockKey, or a limit, began, and has the client's counts forgotten.
-func (c *Plane) LiftKey(k *Key, rule string, by Operator, now time.Time) (all Lifted, err error) {
+func (c *Admin) LiftKey(k *Key, rule string, by Operator, now time.Time) (all Lifted, err error) {
 	in := c.with.View()
 	list, _, err := c.under(&in, k, rule)
 	if err != nil {
@@ -323,7 +323,7 @@ func (c *Plane) LiftKey(k *Key, rule string, by Operator, now time.Time) (all Li
 
 // state is how a source stands under a limit. covering are the prefixes of a source that is an
 // address.
-func (c *Plane) state(u *where, covering []counter.Source, now time.Time) SourceState {
+func (c *Admin) state(u *where, covering []counter.Source, now time.Time) SourceState {
 	v, known := c.with.Limiter.Peek(u.limit.Rule, u.source, now)
 	st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(),
 		Source: u.source.String(), Mode: u.rule.Config.Mode,
@@ -334,10 +334,10 @@ func (c *Plane) state(u *where, covering []counter.Source, now time.Time) Source
 		st.Estimate, st.Remaining = v.Estimate, v.Remaining
 	}
 	bit := mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}
-	until := c.with.Limiter.Bits.UntilOf(bit, covering, now)
+	until := c.with.Limiter.Blocks.UntilOf(bit, covering, now)
 	if u.rule.IsVariant() { // an operator's block is under the rule itself
-		bit.Rule = u.rule.Of
-		if of := c.with.Limiter.Bits.Until(bit, now); of.After(until) {
+		bit.Rule = u.rule.VariantOf
+		if of := c.with.Limiter.Blocks.Until(bit, now); of.After(until) {
 			until = of
 		}
 	}

@@ -76,10 +76,10 @@ type Listed struct {
 }
 
 // Listed returns what operators Allow or Deny at now, in no order.
-func (c *Plane) Listed(list string, now time.Time) []Listed {
+func (c *Admin) Listed(list string, now time.Time) []Listed {
 	id, _ := scopeID(list)
 	all := []Listed{}
-	for key, bit := range c.with.Limiter.Bits.All(now) {
+	for key, bit := range c.with.Limiter.Blocks.All(now) {
 		if key.Rule == id {
 			all = append(all, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End,
 				Reason: bit.Reason})
@@ -90,7 +90,7 @@ func (c *Plane) Listed(list string, now time.Time) []Listed {
 
 // List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the
 // configuration denies stays denied, and who is on both lists is denied.
-func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Operator,
+func (c *Admin) List(list, prefix string, d time.Duration, reason string, by Operator,
 	now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Ope
 
 // Unlist takes a prefix off the list. It may be allowed or denied all the same, by the
 // configuration or as part of a wider prefix.
-func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
+func (c *Admin) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
@@ -121,13 +121,13 @@ func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
-func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
+func (c *Admin) holds(what uint32, p netip.Prefix, now time.Time) bool {
 	in := c.with.View()
 	fixed := in.Deny
 	if what == mitigation.Allowed {
 		fixed = in.Allow
 	}
-	return fixed.Covers(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p,
+	return fixed.Covers(p) || c.with.Limiter.Blocks.Ordered(what, c.with.Limiter.Blocks.WiderPrefixes(p,
 		nil), now)
 }
 
@@ -149,7 +149,7 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 }
 
 // effect says why a block can have none; "": it has.
-func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) string {
+func (c *Admin) effect(r *rules.Rule, source counter.Source, now time.Time) string {
 	p, ok := source.Prefix()
 	exact := !ok || c.with.View().Sources.Of(p.Addr()) == source // and no wider prefix
 	switch {

@@ -45,7 +45,7 @@ type Places struct {
 }
 
 // places are those of a source, once askTier has asked; nil: the rule has none.
-func (c *Plane) places(u *where) *Places {
+func (c *Admin) places(u *where) *Places {
 	if u.rule.InFlight == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ type Looked struct {
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit
 // of every rule that counts by source. The tier is asked what it has of it, and waited for until
 // ctx is done; what this edge knows is told all the same.
-func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
+func (c *Admin) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.with.View()
 	source := in.Sources.Of(addr)
 	l := Looked{Source: source.String(), Rules: []SourceState{}, ByKey: c.byKeys(&in, source)}
@@ -84,9 +84,9 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
-	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)
-	l.Denied = in.Deny.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed,
+	now, covering := time.Now(), c.with.Limiter.Blocks.WiderPrefixes(address.Single(addr), nil)
+	l.Denied = in.Deny.Has(addr) || c.with.Limiter.Blocks.Ordered(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Blocks.Ordered(mitigation.Allowed,
 		covering, now))
 	for i := range under {
 		u := &under[i]
@@ -116,14 +116,14 @@ func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 // askTier asks the tier what it has under limits of a source, as rules tell sources apart, and
 // reports whether it has answered by the time that ctx is done. If it is done already, the tier is
 // not asked.
-func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
+func (c *Admin) askTier(ctx context.Context, under []where, source counter.Source) bool {
 	replies, asked := c.startAsking(ctx, under, source)
 	return asked && answered(ctx, replies)
 }
 
 // startAsking asks, and returns what is closed when there are answers. It reports false where
 // nobody can be asked.
-func (c *Plane) startAsking(ctx context.Context, under []where,
+func (c *Admin) startAsking(ctx context.Context, under []where,
 	source counter.Source) (replies []<-chan struct{}, asked bool) {
 	if ctx.Err() != nil || c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil &&
 		!c.with.Limiter.Up(source) {
@@ -168,7 +168,7 @@ func answered(ctx context.Context, replies []<-chan struct{}) bool {
 // Nearest returns, for every rule that counts by address, the source that has used most of its
 // limit and is not mitigated, of the n with the most requests of late: how much room a rule leaves
 // to whom it does not refuse.
-func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
+func (c *Admin) Nearest(n int, now time.Time) map[string]SourceState {
 	var heavy []counter.Source
 	for _, h := range c.with.Requests.Heaviest(n) {
 		if src, err := counter.ParseSource(h.Source); err == nil {
@@ -193,7 +193,7 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 			most, there := nearest[r.Config.Name]
 			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there &&
 				used <= most.Estimate/float64(most.Limit) ||
-				!c.with.Limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).
+				!c.with.Limiter.Blocks.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).
 					IsZero() {
 				continue
 			}
@@ -215,9 +215,9 @@ type where struct {
 
 // over is what is in force at now over a source under some limits or under AllRules, said of it or
 // of a prefix that covers it: what ends last; nil if nothing is.
-func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
+func (c *Admin) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
 	look := func(n named, id uint32, source counter.Source) {
-		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in &&
+		if bit, in := c.with.Limiter.Blocks.Get(mitigation.Key{Rule: id, Source: source}, now); in &&
 			(last == nil || bit.End.After(last.End)) {
 			m := n.shown(source, bit)
 			last = &m
@@ -227,7 +227,7 @@ func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (
 		n := namedBy(u.rule, u.limit)
 		look(n, u.limit.Counter.ID, u.source)
 		if u.rule.IsVariant() {
-			look(n, u.rule.Of, u.source) // an operator's block is under the rule itself
+			look(n, u.rule.VariantOf, u.source) // an operator's block is under the rule itself
 		}
 		for _, wider := range covering {
 			look(n, u.limit.Counter.ID, wider)

@@ -64,8 +64,8 @@ func ReadMaintenance(bit *mitigation.Bit) MaintenanceStatus {
 }
 
 // MaintenanceNow is how maintenance is on this edge.
-func (c *Plane) MaintenanceNow(now time.Time) MaintenanceStatus {
-	if bit := c.with.Limiter.Bits.Maintained(now); bit != nil {
+func (c *Admin) MaintenanceNow(now time.Time) MaintenanceStatus {
+	if bit := c.with.Limiter.Blocks.Maintained(now); bit != nil {
 		m := ReadMaintenance(bit)
 		m.By, m.From = c.whoMaintains(&m)
 		return m
@@ -74,7 +74,7 @@ func (c *Plane) MaintenanceNow(now time.Time) MaintenanceStatus {
 }
 
 // whoMaintains is who has turned it on, as long as events know: the order itself does not tell.
-func (c *Plane) whoMaintains(m *MaintenanceStatus) (by, from string) {
+func (c *Admin) whoMaintains(m *MaintenanceStatus) (by, from string) {
 	for _, e := range c.with.Events.Since(0) {
 		if e.Kind == events.Operator && e.Source == "" && e.Rule == "" && e.New != "" &&
 			e.Until.Sub(m.Until).Abs() < time.Second {
@@ -86,7 +86,7 @@ func (c *Plane) whoMaintains(m *MaintenanceStatus) (by, from string) {
 
 // Maintain turns maintenance on, on every edge of the PoP, in place of one that is on. d is 0 if no
 // end is given.
-func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operator,
+func (c *Admin) Maintain(d time.Duration, allow []string, text string, by Operator,
 	now time.Time) (MaintenanceStatus, error) {
 	if d == 0 {
 		d = mitigation.MaxBlock
@@ -130,7 +130,7 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 		warnings = append(warnings, "it was on already, since "+before.Since.UTC().
 			Format(time.RFC3339)+": this takes its place")
 	}
-	if c.with.PoP.Say == nil {
+	if c.with.PoP.Order == nil {
 		warnings = append(warnings, "this edge counts alone: it forgets that when it restarts")
 	}
 	m.Warning = strings.Join(warnings, "; ")
@@ -138,7 +138,7 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 }
 
 // EndMaintenance turns it off.
-func (c *Plane) EndMaintenance(by Operator, now time.Time) (MaintenanceStatus, error) {
+func (c *Admin) EndMaintenance(by Operator, now time.Time) (MaintenanceStatus, error) {
 	l, err := c.lift(Maintenance, maintenanceKey, nil, by, now, false)
 	if err != nil {
 		return MaintenanceStatus{}, err

@@ -63,7 +63,7 @@ type Kernel struct {
 
 // inKernel adds to a mitigation whether the kernel refuses the source, which it does to nobody who
 // is refused nothing.
-func (c *Plane) inKernel(m *Mitigation, source counter.Source) {
+func (c *Admin) inKernel(m *Mitigation, source counter.Source) {
 	if p, is := source.Prefix(); is && c.with.Kernel != nil && m.Mode == rules.Enforce &&
 		m.Action != rules.Tag {
 		m.Kernel = c.with.Kernel(p)
@@ -75,8 +75,8 @@ func (c *Plane) inKernel(m *Mitigation, source counter.Source) {
 type Handed struct {
 	Mitigation
 	// algorithm.Spec.Identity; "": an older version does not say
-	Counts string           `json:"counts,omitempty"`
-	Terms  mitigation.Terms `json:"terms"`
+	Counts  string                 `json:"counts,omitempty"`
+	Version mitigation.RuleVersion `json:"terms"`
 }
 
 // Lifted is what became of a lift.
@@ -97,12 +97,12 @@ type Lifted struct {
 var ErrOff = errors.New("edge: that rule is off, so a block under it refuses nobody: turn it on, or block under * (all rules)")
 
 // Mitigations returns those in force at now, in no order.
-func (c *Plane) Mitigations(now time.Time) []Mitigation {
+func (c *Admin) Mitigations(now time.Time) []Mitigation {
 	return slices.Collect(c.EachMitigation(now))
 }
 
 // EachMitigation ranges over Mitigations, which may be a million.
-func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+func (c *Admin) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	in := c.with.View()
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
@@ -122,12 +122,12 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 
 // InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are
 // remembered, as another process on this edge's place may Adopt them.
-func (c *Plane) InForce(now time.Time) iter.Seq[Handed] {
+func (c *Admin) InForce(now time.Time) iter.Seq[Handed] {
 	names := c.names()
 	return func(yield func(Handed) bool) {
-		for key, bit := range c.with.Limiter.Bits.Remembered(now) {
+		for key, bit := range c.with.Limiter.Blocks.Remembered(now) {
 			if named, known := names[key.Rule]; known &&
-				!yield(Handed{named.shown(key.Source, bit), named.counts, bit.Terms}) {
+				!yield(Handed{named.shown(key.Source, bit), named.counts, bit.Version}) {
 				return
 			}
 		}
@@ -162,7 +162,7 @@ func namedBy(r *rules.Rule, l *rules.Limit) named {
 }
 
 // names are what bits can be under, by the ID in their keys.
-func (c *Plane) names() map[uint32]named {
+func (c *Admin) names() map[uint32]named {
 	names := make(map[uint32]named)
 	for r, l := range c.with.View().Rules.EachLimit() {
 		names[l.Counter.ID] = namedBy(r, l)
@@ -184,7 +184,7 @@ func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on
 // every edge of the PoP, in place of what was in force. Errors are ErrNoRule, ErrOff, ErrFull, and
 // what is wrong with the source or the time.
-func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Operator,
+func (c *Admin) Block(rule, source string, d time.Duration, reason string, by Operator,
 	now time.Time) (Mitigation, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Op
 // width says how much is blocked where that is not what was written: an address that is told apart
 // by its prefix only, a prefix that is a part of such a one, or has bits behind its length. "": it
 // is what was written.
-func (c *Plane) width(said string, blocked counter.Source) string {
+func (c *Admin) width(said string, blocked counter.Source) string {
 	addr, err := netip.ParseAddr(said)
 	if p, is := blocked.Prefix(); err != nil && is {
 		if wrote, err := netip.ParsePrefix(said); err == nil && wrote != wrote.Masked() {
@@ -230,7 +230,7 @@ func (c *Plane) width(said string, blocked counter.Source) string {
 }
 
 // put has an operator's word in force for a while.
-func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator,
+func (c *Admin) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator,
 	now time.Time) (m Mitigation, err error) {
 	if d <= 0 || d > mitigation.MaxBlock {
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d),
@@ -242,7 +242,7 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
 		Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who,
 		From: by.From}, false, key, func() {
-		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End,
+		c.with.Limiter.Blocks.Start(key, mitigation.Bit{Start: now, End: m.End,
 			By: mitigation.ByAdmin, Reason: reason, Who: by.Who}, now)
 	})
 	return m, err
@@ -251,18 +251,18 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 // say has the PoP put an operator's order in force, here as well, and waits for that: what several
 // operators say of one source at once comes in the same order everywhere. On an edge that counts
 // alone it does so itself, as alone says. Then other operators are told.
-func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key,
+func (c *Admin) say(o mitigation.Order, idle bool, key mitigation.Key,
 	alone func()) (*Spread, error) {
 	event := Event(&o, idle, o.Start)
-	if bit, in := c.with.Limiter.Bits.Get(key, o.Start); in {
+	if bit, in := c.with.Limiter.Blocks.Get(key, o.Start); in {
 		event.Old = blockText(&bit)
 	}
-	if c.with.PoP.Say == nil {
+	if c.with.PoP.Order == nil {
 		alone()
 		c.with.Events.Add(event)
 		return nil, nil
 	}
-	spread, err := c.with.PoP.Say(o)
+	spread, err := c.with.PoP.Order(o)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key,
 // Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule
 // that there is not, that counts otherwise or allows more, is left out, and one that is longer than
 // the rule allows is cut.
-func (c *Plane) Adopt(m Handed, now time.Time) {
+func (c *Admin) Adopt(m Handed, now time.Time) {
 	r, key, err := c.keyOf(m.Rule, m.Source)
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
@@ -314,22 +314,22 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = under.Repeat.Longest(under.Timeout) + under.Counter.Window
-		bit.Memory, bit.Terms = under.Repeat.Memory(), m.Terms
+		bit.Memory, bit.Version = under.Repeat.Memory(), m.Version
 		if m.Counts == "" {
-			bit.Terms = under.Terms()
+			bit.Version = under.Version()
 		}
 	}
 	if m.By == mitigation.ByPeer.String() {
 		bit.By = mitigation.ByPeer
 	}
 	bit.End = now.Add(min(most, m.End.Sub(now))) // on the monotonic clock of this process
-	c.with.Limiter.Bits.Start(key, bit, now)
+	c.with.Limiter.Blocks.Start(key, bit, now)
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every
 // edge of the PoP, so that it starts afresh. AllRules ends what operators said of all rules, and
 // every mitigation of the source that is in force here.
-func (c *Plane) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
+func (c *Admin) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	if rule == AllRules {
 		return c.liftAll(source, by, now)
 	}
@@ -337,7 +337,7 @@ func (c *Plane) Lift(rule, source string, by Operator, now time.Time) (Lifted, e
 }
 
 // liftUnder is Lift under one rule, or of what was said of AllRules.
-func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
+func (c *Admin) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	all, err := c.liftFrom(rule, source, by, now, false)
 	if src, bad := parseSource(source); bad == nil {
 		all.Warning = c.remains(src, time.Now())
@@ -346,7 +346,7 @@ func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lift
 }
 
 // remains says what refuses a source, or sources within a prefix, after a lift; "": nothing.
-func (c *Plane) remains(src counter.Source, now time.Time) string {
+func (c *Admin) remains(src counter.Source, now time.Time) string {
 	prefix, is := src.Prefix()
 	if is && c.holds(mitigation.Denied, prefix, now) {
 		return "this source is denied, which goes before: it is refused all the same"
@@ -368,7 +368,7 @@ func (c *Plane) remains(src counter.Source, now time.Time) string {
 			enforced = append(enforced, l)
 		}
 	}
-	if m := c.over(c.with.Limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+	if m := c.over(c.with.Limiter.Blocks.WiderPrefixes(prefix, nil), now, enforced...); m != nil {
 		rule := m.Rule
 		if rule == AllRules {
 			rule = "every rule"
@@ -402,7 +402,7 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 
 // liftFrom ends what is under one rule, or what was said of AllRules, and no more. among says that
 // other lifts of the source are said with it: then nobody is told that there was nothing to lift.
-func (c *Plane) liftFrom(rule, source string, by Operator, now time.Time,
+func (c *Admin) liftFrom(rule, source string, by Operator, now time.Time,
 	among bool) (Lifted, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
@@ -427,7 +427,7 @@ func (l *Lifted) add(o Lifted) {
 
 // wider are the prefixes that a rule blocks, and by that a source: who lifts the source would not
 // be served as long as they are. What an operator has said of them stays: that is for him to lift.
-func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list []counter.Source) {
+func (c *Admin) wider(r *rules.Rule, source counter.Source, now time.Time) (list []counter.Source) {
 	p, is := source.Prefix()
 	if r == nil || r.Parts != nil || !is {
 		return nil
@@ -439,7 +439,7 @@ func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list
 		if !counts || !is || of.Bits() >= p.Bits() || slices.Contains(list, src) {
 			continue
 		}
-		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src},
+		if bit, in := c.with.Limiter.Blocks.Get(mitigation.Key{Rule: l.Counter.ID, Source: src},
 			now); in && bit.By != mitigation.ByAdmin {
 			list = append(list, src)
 		}
@@ -448,14 +448,14 @@ func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list
 }
 
 // liftAll is Lift under AllRules.
-func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
+func (c *Admin) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
 	src, err := parseSource(source)
 	if err != nil {
 		return all, err
 	}
 	known := func(r *rules.Rule, src counter.Source) bool {
 		return slices.ContainsFunc(r.AllLimits(), func(l rules.Limit) bool {
-			_, known := c.with.Limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src},
+			_, known := c.with.Limiter.Blocks.Last(mitigation.Key{Rule: l.Counter.ID, Source: src},
 				now)
 			return known
 		})
@@ -485,16 +485,16 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 
 // lift ends an operator's word, or the mitigations under all limits of a rule. r is nil for a
 // scope.
-func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time,
+func (c *Admin) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time,
 	among bool) (lifted Lifted, err error) {
 	under := []rules.Limit{}
 	if r != nil {
 		under = r.AllLimits()
 	}
-	lifted.Lifted = !c.with.Limiter.Bits.Until(key, now).IsZero()
+	lifted.Lifted = !c.with.Limiter.Blocks.Until(key, now).IsZero()
 	for _, l := range under {
 		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
-		lifted.Lifted = lifted.Lifted || !c.with.Limiter.Bits.Until(of, now).IsZero()
+		lifted.Lifted = lifted.Lifted || !c.with.Limiter.Blocks.Until(of, now).IsZero()
 	}
 	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
 		Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted &&
@@ -508,9 +508,9 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 			}
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		lifted.Lifted = c.with.Limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
+		lifted.Lifted = c.with.Limiter.Blocks.Lift(key, time.Now()) || lifted.Lifted
 		for _, l := range under {
-			lifted.Lifted = c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID,
+			lifted.Lifted = c.with.Limiter.Blocks.Lift(mitigation.Key{Rule: l.Counter.ID,
 				Source: key.Source}, time.Now()) || lifted.Lifted
 		}
 	})
@@ -530,7 +530,7 @@ func parseSource(text string) (counter.Source, error) {
 
 // keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The
 // rule is nil for AllRules.
-func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
+func (c *Admin) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
 	if rule == AllRules {
 		key, err := scopeKey(rule, source)
 		return nil, key, err

@@ -63,12 +63,12 @@ func (f *firsts) cut() {
 
 // Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil
 // match is all, and is cheaper: what is not shown is not spelled out.
-func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
+func (c *Admin) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
 	names, in := c.names(), c.with.View()
 	shown := func(e bitEntry) Mitigation { return names[e.key.Rule].shown(e.key.Source, e.bit) }
 	enforced, shadow := firsts{n: n}, firsts{n: n}
-	for key, bit := range c.with.Limiter.Bits.All(now) {
+	for key, bit := range c.with.Limiter.Blocks.All(now) {
 		to, first := &o.Blocked, &enforced
 		switch named, known := names[key.Rule]; {
 		case key.Rule == mitigation.Allowed:

@@ -20,7 +20,7 @@ func TestOverview(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := c.with.View().Rules.ByName(rule)
-		c.with.Limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now.Add(-ago), End: now.Add(time.Hour), By: by, Terms: r.Terms()}, now)
+		c.with.Limiter.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now.Add(-ago), End: now.Add(time.Hour), By: by, Version: r.Version()}, now)
 	}
 	for i := range 9 {
 		start("r", fmt.Sprintf("192.0.2.%d", i), time.Duration(i)*time.Second, mitigation.ByEdge)

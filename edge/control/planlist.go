@@ -26,7 +26,7 @@ type ListedClient struct {
 // ListClients tells of clients as the store of the plans has them: what is in force on this edge,
 // and, where the tier answers until ctx is done, what they have used at all edges. What no edge has
 // written is passed over.
-func (c *Plane) ListClients(ctx context.Context, stored []string) ([]ListedClient, error) {
+func (c *Admin) ListClients(ctx context.Context, stored []string) ([]ListedClient, error) {
 	in := c.with.View()
 	if in.PlansConfig.Key == "" {
 		return nil, ErrNoPlans

@@ -58,7 +58,7 @@ type subject struct {
 }
 
 // client finds who is named.
-func (c *Plane) client(in *View, who Client) (s subject, err error) {
+func (c *Admin) client(in *View, who Client) (s subject, err error) {
 	if in.PlansConfig.Key == "" {
 		return s, ErrNoPlans
 	}
@@ -85,7 +85,7 @@ func (c *Plane) client(in *View, who Client) (s subject, err error) {
 
 // Usage tells what a client has used of its limits, under every rule that is about its plan and
 // counts by its key alone. The tier is asked as Look asks it.
-func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
+func (c *Admin) Usage(ctx context.Context, who Client) (Used, error) {
 	in := c.with.View()
 	n, err := c.client(&in, who)
 	if err != nil {
@@ -112,7 +112,7 @@ func counted(in *View, by *rules.ClientKey, client counter.Source,
 }
 
 // usage is how a client stands under rules, as far as this edge knows.
-func (c *Plane) usage(under []where, plan []string, client counter.Source, now time.Time) []Usage {
+func (c *Admin) usage(under []where, plan []string, client counter.Source, now time.Time) []Usage {
 	list := []Usage{}
 	for i := range under {
 		r := under[i].rule
@@ -124,9 +124,9 @@ func (c *Plane) usage(under []where, plan []string, client counter.Source, now t
 				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
-		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now)
+		until := c.with.Limiter.Blocks.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now)
 		if r.IsVariant() { // an operator's block is under the rule itself
-			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: client},
+			if of := c.with.Limiter.Blocks.UntilOrdered(mitigation.Key{Rule: r.VariantOf, Source: client},
 				now); of.After(until) {
 				until = of
 			}
@@ -200,7 +200,7 @@ func (q *Quotas) ByRule() map[string]string {
 }
 
 // Quotas tells what operators say of a client, as it is in force on this edge.
-func (c *Plane) Quotas(who Client) (Quotas, error) {
+func (c *Admin) Quotas(who Client) (Quotas, error) {
 	in := c.with.View()
 	n, err := c.client(&in, who)
 	if err != nil {
@@ -289,7 +289,7 @@ func (q Quota) UTC() Quota {
 
 // CheckQuota says what is wrong with what an operator says of a client, and what the store is to
 // keep.
-func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
+func (c *Admin) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.with.View()
 	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
 	n, err := c.client(&in, who)

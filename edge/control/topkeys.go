@@ -26,7 +26,7 @@ type HeavyKey struct {
 // TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by
 // those that a rule by the key refused, or by those that a shadow would have. rule is the one whose
 // keys are wanted; "": of all. What is remembered, package seen says.
-func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
+func (c *Admin) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
 	in := c.with.View()
 	var by func(string) bool
 	if rule != "" {
@@ -50,10 +50,10 @@ type KeyList struct {
 
 // KeyLists are the lists of heavy keys that this edge has, n of each at most, by what they are
 // heavy in.
-func (c *Plane) KeyLists(n int) map[string]KeyList {
+func (c *Admin) KeyLists(n int) map[string]KeyList {
 	in, lists := c.with.View(), make(map[string]KeyList)
 	for by, kind := range map[string]seen.Kind{"requests": seen.Requests, "refused": seen.Refused,
-		"shadow": seen.Spared} {
+		"shadow": seen.NotEnforced} {
 		if l := c.keyList(&in, kind, n, nil); len(l.Heavy) > 0 {
 			lists[by] = l
 		}
@@ -61,7 +61,7 @@ func (c *Plane) KeyLists(n int) map[string]KeyList {
 	return lists
 }
 
-func (c *Plane) keyList(in *View, kind seen.Kind, n int, by func(string) bool) KeyList {
+func (c *Admin) keyList(in *View, kind seen.Kind, n int, by func(string) bool) KeyList {
 	l := KeyList{Heavy: []HeavyKey{}}
 	if c.with.Keys == nil {
 		return l
@@ -91,7 +91,7 @@ func keyName(in *View, by string) string {
 
 // planUnder is the plan of who has a key, under a rule; "": the rule does not ask, or the digest
 // does not tell who it is.
-func (c *Plane) planUnder(in *View, r *rules.Rule, digest counter.Source) string {
+func (c *Admin) planUnder(in *View, r *rules.Rule, digest counter.Source) string {
 	if !r.HasPlans() {
 		return ""
 	}
@@ -106,7 +106,7 @@ func (c *Plane) planUnder(in *View, r *rules.Rule, digest counter.Source) string
 }
 
 // describe adds to a mitigation of a key what is known of the key.
-func (c *Plane) describe(in *View, m *Mitigation, source counter.Source) {
+func (c *Admin) describe(in *View, m *Mitigation, source counter.Source) {
 	if _, address := source.Prefix(); address || c.with.Keys == nil {
 		return
 	}
@@ -132,7 +132,7 @@ type SeenKey struct {
 }
 
 // byKeys are the keys by which rules count a source as well.
-func (c *Plane) byKeys(in *View, source counter.Source) []ByKey {
+func (c *Admin) byKeys(in *View, source counter.Source) []ByKey {
 	list := []ByKey{}
 	for _, r := range in.Rules.Rules {
 		if r.KeyName() == "" {

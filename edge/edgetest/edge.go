@@ -208,7 +208,7 @@ func WithoutRules(t *testing.T, origin string) *config.Config {
 func NewServer(t testing.TB, c *config.Config, change ...func(*edge.Options)) *edge.Server {
 	t.Helper()
 	o := edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}),
-		Bits: mitigation.New(1<<12, nil)}
+		Blocks: mitigation.New(1<<12, nil)}
 	for _, f := range change {
 		f(&o)
 	}

@@ -89,8 +89,8 @@ func New(c Config) (*Limiter, error) {
 	l.stop = stop
 	if len(c.Nodes) == 0 {
 		table := counter.New(counter.Options{Counters: c.Counters, Began: time.Now()})
-		l.limiter = limiter.Limiter{Counters: table, Bits: mitigation.New(c.Counters, nil)}
-		go func() { l.done <- alone(ctx, table, l.limiter.Bits) }()
+		l.limiter = limiter.Limiter{Counters: table, Blocks: mitigation.New(c.Counters, nil)}
+		go func() { l.done <- alone(ctx, table, l.limiter.Blocks) }()
 		return l, nil
 	}
 	tier, err := l.join(&c)
@@ -148,11 +148,11 @@ func (l *Limiter) join(c *Config) (tier *memcached.Tier, err error) {
 		Counters: counter.New(counter.Options{
 			Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake,
 		}),
-		Bits: mitigation.New(c.Counters, wake),
+		Blocks: mitigation.New(c.Counters, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP, Nodes: c.Nodes, Secret: key, ID: rand.Uint64(), Name: c.Name,
-		Counters: l.limiter.Counters, Bits: l.limiter.Bits,
+		Counters: l.limiter.Counters, Blocks: l.limiter.Blocks,
 	}, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("embed: %w", err)

@@ -17,7 +17,7 @@ import (
 func TestBlocksAreEvents(t *testing.T) {
 	const rules = "rules: [{name: r, limit: 2, window: 1h}, {name: s, limit: 1, window: 1h, mode: shadow}, {name: throttle, limit: 100, mitigation_timeout: 0}]"
 	var bits *mitigation.Table
-	e := edgetest.StartWithEvents(t, rules, func(o *edge.Options) { bits = o.Bits })
+	e := edgetest.StartWithEvents(t, rules, func(o *edge.Options) { bits = o.Blocks })
 	k := e.Talk()
 	for range 6 {
 		k.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

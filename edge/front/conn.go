@@ -25,8 +25,8 @@ const (
 	pipelineYield = 16
 )
 
-// A Site is what all connections of a server have in common.
-type Site struct {
+// A Server is what all connections of a server have in common.
+type Server struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
 	// HalfClosed is how long a client counts against no cap that has said it will send no more,
@@ -35,7 +35,7 @@ type Site struct {
 	// another connection.
 	HalfClosed time.Duration
 
-	Begin func(*Guarded) *Exchange // counts a request as received, and registers it
+	Begin func(*HeadFilter) *Exchange // counts a request as received, and registers it
 	// Judge takes a request of a client that is blocked, and reports whether it is answered. Else
 	// fasthttp is shown it, and Handle goes on with it.
 	Judge func(*Exchange) (answered bool)
@@ -61,7 +61,7 @@ type Site struct {
 type Client struct {
 	net.Conn
 	Raw    net.Conn // what Conn is made of: the socket
-	Site   *Site
+	Server *Server
 	Secure bool // TLS
 	// The port of the https address that its requests are sent to; 0: they are served
 	Redirect uint16
@@ -104,7 +104,7 @@ type Client struct {
 // first, and by most once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
 	c.body = true
-	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
+	c.sending = Pace{Rate: c.Server.Limits.BodyRate, Most: max(grace, most), Left: grace}
 }
 
 // EndBody notes that the body has ended.
@@ -113,8 +113,8 @@ func (c *Client) EndBody() { c.body, c.bodyDue = false, time.Time{} }
 // StartAnswer begins to write a streamed answer, which the client must take at a pace, until
 // endAnswer.
 func (c *Client) StartAnswer() {
-	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout,
-		Left: c.Site.Limits.IdleTimeout}
+	c.Paced, c.taking = true, Pace{Rate: c.Server.Limits.AnswerRate, Most: c.Server.Limits.IdleTimeout,
+		Left: c.Server.Limits.IdleTimeout}
 }
 
 // UnsafeConn is the connection that c reads and writes: TLS, or the socket.
@@ -133,7 +133,7 @@ func (c *Client) Read(p []byte) (int, error) {
 	if c.body {
 		return c.readBody(p)
 	}
-	if d := c.readDue.Sub(c.ReadBy); d > c.Site.Slack || d < -c.Site.Slack {
+	if d := c.readDue.Sub(c.ReadBy); d > c.Server.Slack || d < -c.Server.Slack {
 		if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
 			return 0, err
 		}
@@ -193,7 +193,7 @@ func (c *Client) Wrote() time.Time { return c.wrote }
 // would let a client that does not read keep the connection for ever. The deadline is moved at most
 // once a second, because moving it costs, unless the client is behind its pace.
 func (c *Client) Write(p []byte) (int, error) {
-	now, wait := c.WriteAt, c.Site.Limits.IdleTimeout
+	now, wait := c.WriteAt, c.Server.Limits.IdleTimeout
 	if c.WriteAt = (time.Time{}); now.IsZero() {
 		now = time.Now()
 	}
@@ -212,7 +212,7 @@ func (c *Client) Write(p []byte) (int, error) {
 		c.taking.Waited(time.Since(now), n)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.Site.SlowReaders.Add(1)
+		c.Server.SlowReaders.Add(1)
 		c.Reset()
 	}
 	return n, err
@@ -231,9 +231,9 @@ func (c *Client) Close() error {
 	if !c.Closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	defer c.Site.Forget(c)
+	defer c.Server.Forget(c)
 	if c.Linger.Load() {
-		c.Site.Leave(c)
+		c.Server.Leave(c)
 		c.LingeringClose()
 	}
 	return c.Conn.Close()

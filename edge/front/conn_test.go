@@ -21,7 +21,7 @@ func TestAbortedBodyIsLate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer far.Close()
-			c := &Client{Conn: near, Raw: near, Site: &Site{}}
+			c := &Client{Conn: near, Raw: near, Server: &Server{}}
 			c.StartBody(time.Hour, time.Hour)
 			began := time.Now()
 			abort(c)
@@ -43,11 +43,11 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	client, accepted := connected(t)
 	raw := socket.New(accepted)
 	defer raw.Close()
-	l := &Site{}
+	l := &Server{}
 	l.Retired.Store(1)
 	f := func(what string, change func(*Client), want error) {
 		t.Helper()
-		c := &Client{Conn: raw, Raw: raw, Site: l, readDue: time.Now().Add(time.Minute)}
+		c := &Client{Conn: raw, Raw: raw, Server: l, readDue: time.Now().Add(time.Minute)}
 		change(c)
 		c.ReadBy = c.readDue
 		_ = raw.SetReadDeadline(socket.LongAgo)

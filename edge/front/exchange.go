@@ -20,7 +20,7 @@ type Exchange struct {
 	In    http1.RequestHead // what came
 	Owner any               // what its server keeps with it
 
-	on       *Guarded
+	on       *HeadFilter
 	ctx      *fasthttp.RequestCtx // while its handler runs
 	text     []byte               // the head, where a body comes after it
 	shown    []byte               // the head without what fasthttp is not shown
@@ -37,7 +37,7 @@ type Exchange struct {
 }
 
 // Reset makes e ready for the next request, of this connection. It keeps nothing of the one before.
-func (e *Exchange) Reset(on *Guarded) {
+func (e *Exchange) Reset(on *HeadFilter) {
 	e.In.Reset()
 	e.on, e.body, e.bodyRead, e.pause, e.resume = on, http1.Body{}, false, nil, nil
 	e.stream, e.chunks, e.ends = nil, false, false

@@ -1,4 +1,4 @@
-// Package front stands between clients and fasthttp. A Guarded connection is the one that fasthttp
+// Package front stands between clients and fasthttp. A HeadFilter is the one that fasthttp
 // is given: it reads what the client sends, checks one head after the other, and shows fasthttp
 // that head and nothing else, so that where a request ends is never for fasthttp to decide. A
 // Client is the connection itself: its deadlines, the pace at which bodies and answers must move,
@@ -26,10 +26,10 @@ import (
 	"sluice/edge/message"
 )
 
-// A Guarded connection is the one that fasthttp is given. It reads what the client sends, finds one
+// A HeadFilter is the one that fasthttp is given. It reads what the client sends, finds one
 // head, checks it, and shows exactly that head: without the lines that frame the body and without
 // Expect, and nothing beyond it until the handler has run. So where a request ends is never for
-// fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
+// fasthttp to decide. What is no request is shown as DummyRequest, so that it comes to the handler, and
 // is refused there, like any other.
 //
 // What fasthttp writes after the handler is the answer, unless the handler has relayed one itself:
@@ -37,7 +37,7 @@ import (
 // shown.
 //
 // fasthttp recovers from no panic, so everything that it calls here does.
-type Guarded struct {
+type HeadFilter struct {
 	Conn *Client
 
 	Exchange *Exchange // the one under way; nil: none
@@ -58,19 +58,19 @@ const (
 	relayed
 )
 
-// A tlsGuarded shows fasthttp that the client speaks TLS.
-type tlsGuarded struct {
-	Guarded
+// A tlsHeadFilter shows fasthttp that the client speaks TLS.
+type tlsHeadFilter struct {
+	HeadFilter
 	tls *tls.Conn
 }
 
 // Handshake shakes hands, within the time that a head may take. fasthttp does not look at the
 // error: the next Read returns it again.
-func (s *tlsGuarded) Handshake() (err error) {
+func (s *tlsHeadFilter) Handshake() (err error) {
 	defer s.recover(&err)
 	s.Conn.Idle.Store(s.Conn.Accepted) // it may have to make room
 	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).
-		Add(s.Conn.Site.Limits.HeaderTimeout))
+		Add(s.Conn.Server.Limits.HeaderTimeout))
 	err = s.tls.Handshake()
 	if no := (tls.RecordHeaderError{}); errors.As(err, &no) && no.Conn != nil &&
 		isClear(no.RecordHeader[:]) {
@@ -84,10 +84,10 @@ func isClear(text []byte) bool {
 	return message.IsMethod(text[:1]) && message.IsText(text)
 }
 
-func (s *tlsGuarded) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+func (s *tlsHeadFilter) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
 
-// StandIn is the request that fasthttp reads instead of malformed input.
-const StandIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
+// DummyRequest is the request that fasthttp reads instead of malformed input.
+const DummyRequest = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
 
 // preface is the part of the HTTP/2 preface (RFC 9113, 3.4) that looks like a head.
 const preface = "PRI * HTTP/2.0\r\n\r\n"
@@ -104,7 +104,7 @@ var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 
 
 // Read gives fasthttp the head of the next request, which it waits for, or, where it is shown
 // already, the rest of it.
-func (s *Guarded) Read(p []byte) (n int, err error) {
+func (s *HeadFilter) Read(p []byte) (n int, err error) {
 	defer s.recover(&err)
 	if len(s.head) == 0 {
 		if s.phase == shown {
@@ -122,11 +122,11 @@ func (s *Guarded) Read(p []byte) (n int, err error) {
 
 // next waits for a request and shows its head. A client that goes on asking while it is blocked is
 // answered here, which spares fasthttp its heads and answers: a sixth of a refusal's cost.
-func (s *Guarded) next() bool {
+func (s *HeadFilter) next() bool {
 	c := s.Conn
 	if c.OverCap {
 		// TLS may have to shake hands
-		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout))
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Server.Limits.HeaderTimeout))
 		c.Linger.Store(true)
 		_, _ = c.Write([]byte(crowded))
 		return false
@@ -137,7 +137,7 @@ func (s *Guarded) next() bool {
 			return false
 		}
 		e := s.Exchange
-		if c.Blocked.Load() == 0 || e.In.Refused != nil || !c.Site.Judge(e) {
+		if c.Blocked.Load() == 0 || e.In.Refused != nil || !c.Server.Judge(e) {
 			s.head, s.phase = head, shown
 			return true
 		}
@@ -149,39 +149,39 @@ func (s *Guarded) next() bool {
 }
 
 // receive waits for a request, and returns what fasthttp is to be shown of it.
-func (s *Guarded) receive() (head []byte, ok bool) {
+func (s *HeadFilter) receive() (head []byte, ok bool) {
 	c := s.Conn
 	if c.Reader == nil {
 		c.Reader = clientReaders.Get().(*bufio.Reader)
 		c.first = c.Reader
 		c.Reader.Reset(c)
 		c.Idle.Store(c.Accepted)
-		c.readDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
+		c.readDue = time.Unix(0, c.Accepted).Add(s.Conn.Server.Limits.HeaderTimeout)
 	} else {
 		c.Idle.Store(c.wrote.UnixNano())
-		c.readDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
+		c.readDue = c.wrote.Add(s.Conn.Server.Limits.IdleTimeout)
 	}
 	var raw []byte
 	err := errClear
 	if c.heading = c.clear; !c.clear {
-		raw, err = c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
+		raw, err = c.NextHead(s.Conn.Server.Limits.HeaderTimeout, s.Conn.Server.Limits.HeaderBytes)
 	}
 	if err != nil && !c.heading {
 		return nil, false // nothing was requested
 	}
-	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil &&
-		c.Site.Switch(c) {
+	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Server.Switch != nil &&
+		c.Server.Switch(c) {
 		return nil, false
 	}
 	c.Idle.Store(0)
 	c.WriteAt = time.Time{}
-	s.Exchange = c.Site.Begin(s)
+	s.Exchange = c.Server.Begin(s)
 	return s.read(raw, err), true
 }
 
 // read reads a head, or why there is none, and returns what fasthttp is shown of it.
-func (s *Guarded) read(raw []byte, err error) []byte {
-	e, c, most := s.Exchange, s.Conn, s.Conn.Site.Limits.HeaderLines
+func (s *HeadFilter) read(raw []byte, err error) []byte {
+	e, c, most := s.Exchange, s.Conn, s.Conn.Server.Limits.HeaderLines
 	r := &e.In
 	if err != nil {
 		r.Refused, r.Broken = c.headless(err)
@@ -191,7 +191,7 @@ func (s *Guarded) read(raw []byte, err error) []byte {
 		e.body = http1.NewBody(c.Reader, e, r.Length)
 	}
 	if r.Refused != nil {
-		return append(e.text[:0], StandIn...)
+		return append(e.text[:0], DummyRequest...)
 	}
 	_, _ = c.Reader.Discard(r.Size)
 	if !r.Framing {
@@ -212,7 +212,7 @@ func (s *Guarded) read(raw []byte, err error) []byte {
 }
 
 // Write writes fasthttp's answer, which there is only after a handler that has relayed none.
-func (s *Guarded) Write(p []byte) (n int, err error) {
+func (s *HeadFilter) Write(p []byte) (n int, err error) {
 	defer s.recover(&err)
 	switch s.phase {
 	case relayed:
@@ -226,15 +226,15 @@ func (s *Guarded) Write(p []byte) (n int, err error) {
 }
 
 // conclude ends the request under way: its answer is written.
-func (s *Guarded) conclude() {
+func (s *HeadFilter) conclude() {
 	if s.Exchange != nil {
-		s.Conn.Site.End(s.Exchange, s.failed)
+		s.Conn.Server.End(s.Exchange, s.failed)
 	}
 	s.Exchange, s.head, s.phase, s.failed = nil, nil, idle, false
 }
 
 // Close is called once fasthttp is done with the connection.
-func (s *Guarded) Close() (err error) {
+func (s *HeadFilter) Close() (err error) {
 	defer s.recover(&err)
 	s.conclude()
 	if s.taken {
@@ -250,9 +250,9 @@ func (s *Guarded) Close() (err error) {
 	return s.Conn.Close()
 }
 
-func (s *Guarded) recover(err *error) {
+func (s *HeadFilter) recover(err *error) {
 	if p := recover(); p != nil {
-		s.Conn.Site.Fault(p)
+		s.Conn.Server.Fault(p)
 		s.failed = true
 		if *err == nil {
 			*err = errPanic
@@ -260,18 +260,18 @@ func (s *Guarded) recover(err *error) {
 	}
 }
 
-func (s *Guarded) LocalAddr() net.Addr  { return s.Conn.LocalAddr() }
-func (s *Guarded) RemoteAddr() net.Addr { return s.Conn.RemoteAddr() }
+func (s *HeadFilter) LocalAddr() net.Addr  { return s.Conn.LocalAddr() }
+func (s *HeadFilter) RemoteAddr() net.Addr { return s.Conn.RemoteAddr() }
 
 // Deadlines are the edge's own.
-func (*Guarded) SetDeadline(time.Time) error      { return nil }
-func (*Guarded) SetReadDeadline(time.Time) error  { return nil }
-func (*Guarded) SetWriteDeadline(time.Time) error { return nil }
+func (*HeadFilter) SetDeadline(time.Time) error      { return nil }
+func (*HeadFilter) SetReadDeadline(time.Time) error  { return nil }
+func (*HeadFilter) SetWriteDeadline(time.Time) error { return nil }
 
 // TakeOver returns the client's connection behind one over TLS that fasthttp is given, and is done
 // with when its handler returns. Who takes it over serves and closes it.
 func TakeOver(c net.Conn) *Client {
-	s := c.(*tlsGuarded)
+	s := c.(*tlsHeadFilter)
 	s.taken = true
 	return s.Conn
 }
@@ -279,7 +279,7 @@ func TakeOver(c net.Conn) *Client {
 // New makes a connection what fasthttp is given.
 func New(c *Client) net.Conn {
 	if secure, ok := c.Conn.(*tls.Conn); ok {
-		return &tlsGuarded{Guarded{Conn: c}, secure}
+		return &tlsHeadFilter{HeadFilter{Conn: c}, secure}
 	}
-	return &Guarded{Conn: c}
+	return &HeadFilter{Conn: c}
 }

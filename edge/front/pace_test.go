@@ -54,7 +54,7 @@ func TestSlowSenders(t *testing.T) {
 			var others sync.WaitGroup
 			defer others.Wait()
 			near, client := net.Pipe()
-			c := &Client{Conn: near, Raw: near, Site: &Site{Limits: Limits{IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500}}}
+			c := &Client{Conn: near, Raw: near, Server: &Server{Limits: Limits{IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500}}}
 			defer client.Close()
 			defer c.Conn.Close()
 			others.Go(func() {

@@ -14,7 +14,7 @@ const skipLimit = 64 << 10
 // Client.StartBody. It may be late at first by as much as a head may take, and by more; all of it
 // must be there by due, if that is not zero. The head is not in the buffer any more.
 func (e *Exchange) StartBody(more time.Duration, due time.Time) {
-	limits := &e.on.Conn.Site.Limits
+	limits := &e.on.Conn.Server.Limits
 	e.startBody(limits.HeaderTimeout+more, limits.IdleTimeout, due)
 }
 

@@ -13,11 +13,11 @@ import (
 )
 
 // Server is the fasthttp server of a site's connections.
-func (s *Site) Server() *fasthttp.Server {
+func (s *Server) Server() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
 		// It must hold the longest head that a guarded connection shows
-		ReadBufferSize: s.Limits.HeaderBytes + s.Limits.HeaderLines + len(StandIn),
+		ReadBufferSize: s.Limits.HeaderBytes + s.Limits.HeaderLines + len(DummyRequest),
 		// How many connections there may be is for the listeners to say
 		Concurrency:        math.MaxInt32,
 		MaxRequestBodySize: math.MaxInt,
@@ -34,18 +34,18 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // of is the front of a request.
-func of(ctx *fasthttp.RequestCtx) *Guarded {
+func of(ctx *fasthttp.RequestCtx) *HeadFilter {
 	switch c := ctx.Conn().(type) {
-	case *Guarded:
+	case *HeadFilter:
 		return c
-	case *tlsGuarded:
-		return &c.Guarded
+	case *tlsHeadFilter:
+		return &c.HeadFilter
 	}
 	panic("edge: a connection without a guarded connection")
 }
 
 // handle is fasthttp's handler.
-func (s *Site) handle(ctx *fasthttp.RequestCtx) {
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	on := of(ctx)
 	e := on.Exchange
 	e.ctx, on.phase = ctx, handled
@@ -69,7 +69,7 @@ func (s *Site) handle(ctx *fasthttp.RequestCtx) {
 }
 
 // refuse is fasthttp's handler of heads that it does not take although the front has shown them.
-func (s *Site) refuse(ctx *fasthttp.RequestCtx, _ error) {
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
 	of(ctx).Exchange.In.Refused = http1.BadRequest
 	s.handle(ctx)
 }

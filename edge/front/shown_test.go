@@ -15,8 +15,8 @@ import (
 )
 
 // guardedWith is a guarded connection over a client that sends this.
-func guardedWith(s *edge.Server, sent string) *front.Guarded {
-	return front.New((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Sender{Sends: sent, Most: 100})).(*front.Guarded)
+func guardedWith(s *edge.Server, sent string) *front.HeadFilter {
+	return front.New((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Sender{Sends: sent, Most: 100})).(*front.HeadFilter)
 }
 
 // Nothing beyond a head is read before the handler has run: not the next request, and nothing of a body.

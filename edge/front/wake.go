@@ -11,7 +11,7 @@ import (
 
 // Old reports whether the connection is to end as soon as it is idle.
 func (c *Client) Old() bool {
-	return c.Accepted <= c.Site.Retired.Load() || c.Going.Load() != 0
+	return c.Accepted <= c.Server.Retired.Load() || c.Going.Load() != 0
 }
 
 // readOn goes on with a Read that failed with err, perhaps because retire or evict woke it before

@@ -16,7 +16,7 @@ const watchAfter = 100 * time.Millisecond
 // A watch notices that the client of a request has gone while its origin is at work: it has reset
 // the connection. One that has closed it sends no more, and may well read: it gets its answer (RFC
 // 9112, 9.6). A client that is not there any more resets when the answer comes. One that has closed
-// does not count against the caps for Site.HalfClosed, and counts again if no answer has begun by
+// does not count against the caps for Server.HalfClosed, and counts again if no answer has begun by
 // then; it is cut if its source has no room for it any more. The watch reads nothing: what the
 // client sends is its next request. Below TLS it sees what happens to the socket.
 //
@@ -52,7 +52,7 @@ func (e *Exchange) Answering() {
 	w := &e.watch
 	w.answering.Store(true)
 	if w.on && w.left.Load() {
-		w.conn.Site.Return(w.conn)
+		w.conn.Server.Return(w.conn)
 	}
 }
 
@@ -105,7 +105,7 @@ func (w *watch) look() {
 	defer func() { w.ended <- struct{}{} }()
 	defer func() {
 		if p := recover(); p != nil {
-			w.conn.Site.Fault(p)
+			w.conn.Server.Fault(p)
 		}
 	}()
 	if w.ready != nil {
@@ -128,20 +128,20 @@ func (w *watch) look() {
 			return
 		case now == socket.Reset, err != nil &&
 			!errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */ :
-			w.conn.Site.Leave(w.conn)
+			w.conn.Server.Leave(w.conn)
 			w.gone()
 			return
 		case !due.IsZero() && !time.Now().Before(due):
 			due = time.Time{}
-			if w.left.Swap(false) && !w.conn.Site.Return(w.conn) && !w.answering.Load() {
+			if w.left.Swap(false) && !w.conn.Server.Return(w.conn) && !w.answering.Load() {
 				_ = s.Close() // which shows in WaitHangup
 			}
 		case now == socket.Closed && !closed:
 			if !w.answering.Load() {
-				w.conn.Site.Leave(w.conn)
+				w.conn.Server.Leave(w.conn)
 				w.left.Store(true)
 			}
-			closed, due = true, time.Now().Add(w.conn.Site.HalfClosed)
+			closed, due = true, time.Now().Add(w.conn.Server.HalfClosed)
 		}
 	}
 }

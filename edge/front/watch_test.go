@@ -17,12 +17,12 @@ func TestWatchOfAHalfClosedClient(t *testing.T) {
 	raw := socket.New(accepted)
 	defer raw.Close()
 	saw := make(chan string, 3)
-	site := &Site{
+	site := &Server{
 		Leave:  func(*Client) { saw <- "leaves" },
 		Return: func(*Client) bool { saw <- "counts"; return true },
 	}
 	var w watch
-	w.start(&Client{Conn: raw, Raw: raw, Site: site}, nil, func() { saw <- "gone" })
+	w.start(&Client{Conn: raw, Raw: raw, Server: site}, nil, func() { saw <- "gone" })
 	expect := func(want ...string) {
 		t.Helper()
 		for _, want := range want {
@@ -50,9 +50,9 @@ func TestWatchCutsAHalfClosedClientAboveTheCap(t *testing.T) {
 	client, accepted := connected(t)
 	raw, gone := socket.New(accepted), make(chan struct{})
 	defer raw.Close()
-	site := &Site{Leave: func(*Client) {}, Return: func(*Client) bool { return false }}
+	site := &Server{Leave: func(*Client) {}, Return: func(*Client) bool { return false }}
 	var w watch
-	w.start(&Client{Conn: raw, Raw: raw, Site: site}, nil, func() { close(gone) })
+	w.start(&Client{Conn: raw, Raw: raw, Server: site}, nil, func() { close(gone) })
 	_ = client.(*net.TCPConn).CloseWrite()
 	select {
 	case <-gone:
@@ -72,7 +72,7 @@ func TestWatchLeavesNoDeadline(t *testing.T) {
 	_, accepted := connected(t)
 	raw, due := socket.New(accepted), time.Now().Add(time.Hour)
 	defer raw.Close()
-	c := &Client{Conn: raw, Raw: raw, Site: &Site{HalfClosed: time.Hour}}
+	c := &Client{Conn: raw, Raw: raw, Server: &Server{HalfClosed: time.Hour}}
 	var w watch
 	for _, waits := range []bool{false, true, false} {
 		c.ReadBy = due

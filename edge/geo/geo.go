@@ -1,7 +1,7 @@
 // Package geo has what MaxMind's files say of addresses: the country that one is in, and the
 // autonomous system that its network belongs to.
 //
-// A Book has the databases of a configuration. Each is read into memory whole and looked through
+// A Store has the databases of a configuration. Each is read into memory whole and looked through
 // before it is in force, so that a file which is overwritten in place, or damaged, is no matter of
 // requests: a memory map would end the process when its file gets shorter. A file that has changed
 // is read again (Refresh), and replaces the old content at once; one that is wrong changes nothing.
@@ -42,8 +42,8 @@ const (
 // maxBytes bounds a file: the largest that are sold have some 500 MB.
 const maxBytes = 2 << 30
 
-// A Book keeps databases. The zero Book has none. It is safe for concurrent use.
-type Book struct {
+// A Store keeps databases. The zero Store has none. It is safe for concurrent use.
+type Store struct {
 	mu           sync.Mutex
 	country, asn *database // in force; nil: none
 }
@@ -81,7 +81,7 @@ type content struct {
 
 // Prepare reads the files that are not in use already, and returns functions that look addresses
 // up. What was in force stays so until use is called.
-func (b *Book) Prepare(c Config) (found address.Geo, use func(), err error) {
+func (b *Store) Prepare(c Config) (found address.Geo, use func(), err error) {
 	b.mu.Lock()
 	country, asn := b.country, b.asn
 	b.mu.Unlock()
@@ -153,7 +153,7 @@ func countryOf(letters uint32) address.Country {
 
 // Refresh reads the files again that have changed, and says which. Of one that is wrong the last
 // good content stays in force.
-func (b *Book) Refresh() (changed []string, err error) {
+func (b *Store) Refresh() (changed []string, err error) {
 	b.mu.Lock()
 	country, asn := b.country, b.asn
 	b.mu.Unlock()
@@ -219,7 +219,7 @@ func (d *database) looked(err error) {
 
 // Failing are the databases of which the file is wrong or away. It waits for no file that is read
 // meanwhile.
-func (b *Book) Failing() (all []Failure) {
+func (b *Store) Failing() (all []Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range []*database{b.country, b.asn} {
@@ -339,7 +339,7 @@ func valueAt(of string, r maxminddb.Result, at []any) (uint32, error) {
 }
 
 // Collect gives the metrics of the databases.
-func (b *Book) Collect(to metric.Sink) {
+func (b *Store) Collect(to metric.Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range []*database{b.country, b.asn} {

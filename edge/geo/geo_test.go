@@ -37,7 +37,7 @@ func TestLook(t *testing.T) {
 		"192.0.2.0/24": mmdbtype.Map{"asn": mmdbtype.String("AS64501"), "country": mmdbtype.String("Germany"), "country_code": mmdbtype.String("DE")}})
 	f := func(c Config, addr, country string, asn uint32) {
 		t.Helper()
-		g, use, err := new(Book).Prepare(c)
+		g, use, err := new(Store).Prepare(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestLook(t *testing.T) {
 	f(both, "2001:db9::1", "", 0)
 	f(Config{Country: flat, ASN: flat}, "192.0.2.1", "DE", 64501)
 
-	g, _, err := new(Book).Prepare(Config{ASN: systems})
+	g, _, err := new(Store).Prepare(Config{ASN: systems})
 	if err != nil || g.Country != nil || g.ASN == nil {
 		t.Errorf("%v %v", g, err)
 	}
@@ -131,7 +131,7 @@ func TestSharedTree(t *testing.T) {
 func TestCollectWhileReading(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "country")
 	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
-	b := new(Book)
+	b := new(Store)
 	_, use, err := b.Prepare(Config{Country: file})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func FuzzOpen(f *testing.F) {
 func TestRefresh(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "country")
 	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
-	b := new(Book)
+	b := new(Store)
 	g, use, err := b.Prepare(Config{Country: file})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 	geotest.Write(b, file, "GeoLite2-ASN", records)
 	started := time.Now()
-	g, _, err := new(Book).Prepare(Config{ASN: file})
+	g, _, err := new(Store).Prepare(Config{ASN: file})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // A client that takes an answer byte by byte sends more of WINDOW_UPDATE than it gets of the answer, and goes beyond its budget.
 func TestWindowsOfOneByte(t *testing.T) {
 	inTalk(t, func(k *talk) {
-		k.site.Start = func(st *Stream) Rest {
+		k.site.Start = func(st *Stream) Continuation {
 			_ = st.Respond(&message.Reply{Status: 200, Body: make([]byte, 8<<10)})
 			return nil
 		}
@@ -39,7 +39,7 @@ func TestWindowsOfOneByte(t *testing.T) {
 func TestWindowWakesWhoWaits(t *testing.T) {
 	c := &conn{streams: make(map[uint32]*Stream), window: 10}
 	c.controls.left = controlBurst
-	c.site = &Site{Site: &front.Site{}}
+	c.site = &Server{Server: &front.Server{}}
 	closed, waits := newStream(c, 1), newStream(c, 3)
 	waits.window = 10
 	c.streams[1], c.streams[3] = closed, waits

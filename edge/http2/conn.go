@@ -13,7 +13,7 @@ import (
 
 // A conn is a connection. But for what c.mu guards it belongs to its loop.
 type conn struct {
-	site             *Site
+	site             *Server
 	client           *front.Client
 	early            []byte      // what has been read ahead
 	reader           *reader     // nil: nothing has come that has not been read
@@ -94,7 +94,7 @@ var lenders = sync.Pool{New: func() any { return new(buffers) }}
 
 // Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its
 // preface, they are in its Reader.
-func (s *Site) Serve(client *front.Client) {
+func (s *Server) Serve(client *front.Client) {
 	c := &conn{site: s, client: client, window: usualWindow, initial: usualWindow,
 		first: usualWindow, recv: s.window(), wide: spareWindow, streams: make(map[uint32]*Stream),
 		idle: time.Unix(0, client.Accepted)}
@@ -179,7 +179,7 @@ func (c *conn) begin(st *Stream) {
 }
 
 // judge has a request judged. A fault there ends the connection.
-func (c *conn) judge(st *Stream) Rest {
+func (c *conn) judge(st *Stream) Continuation {
 	judged := false
 	defer func() {
 		if st.looped = false; !judged {

@@ -30,11 +30,11 @@ func (said) SetWriteDeadline(time.Time) error { return nil }
 
 // serveSaid serves what a client says, and has every request looked at. Those that are admitted are read and answered.
 func serveSaid(t *testing.T, text []byte, look func(*Stream)) {
-	site := &Site{MaxStreams: 8, Tunnels: func() bool { return true }, Site: &front.Site{
+	site := &Server{MaxStreams: 8, Tunnels: func() bool { return true }, Server: &front.Server{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
-	site.Start = func(st *Stream) Rest {
+	site.Start = func(st *Stream) Continuation {
 		look(st)
 		if in := st.Request(); in.Refused == nil && in.Length != 0 {
 			return reading{st}
@@ -43,7 +43,7 @@ func serveSaid(t *testing.T, text []byte, look func(*Stream)) {
 		return nil
 	}
 	nc := said{Reader: io.MultiReader(strings.NewReader(frames.ClientPreface), bytes.NewReader(text))}
-	client := &front.Client{Conn: nc, Raw: nc, Site: site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+	client := &front.Client{Conn: nc, Raw: nc, Server: site.Server, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
 	site.Serve(client)
 	if n := site.Stats.Streams.Load(); n != 0 {
 		t.Errorf("%d streams are left", n)

@@ -36,7 +36,7 @@ func (d download) Run() {
 func TestHeldBackHearsOfWindows(t *testing.T) {
 	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
 		begin, start := make(chan struct{}), calm.site.Start
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/download" {
 				return download{st, begin}
 			}
@@ -92,7 +92,7 @@ func TestHeldBackInVainOnce(t *testing.T) {
 func TestHeldBackUntilOthersMakeRoom(t *testing.T) {
 	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
 		own, start := make(chan struct{}), calm.site.Start
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/long" {
 				return answering{st, own}
 			}
@@ -138,7 +138,7 @@ func TestRefusedIsNotHeldBack(t *testing.T) {
 func TestHeldBackWhileItWrites(t *testing.T) {
 	inMemory(t, 1<<20, func(calm *talk) {
 		start := calm.site.Start
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/page" {
 				return paged{st}
 			}
@@ -172,7 +172,7 @@ func TestHeldBackWhileItWrites(t *testing.T) {
 func TestFaultOfTheLoopHoldsNothing(t *testing.T) {
 	inMemory(t, 1<<20, func(calm *talk) {
 		k := calm.another("192.0.2.2")
-		calm.site.Start = func(*Stream) Rest { panic("a fault") }
+		calm.site.Start = func(*Stream) Continuation { panic("a fault") }
 		k.many(1, 1, "/")
 		<-k.ended
 		k.end()
@@ -220,7 +220,7 @@ func TestHeldBackIsToldToGo(t *testing.T) {
 		}
 		_, _ = k.nc.Write(burst.Bytes())
 		synctest.Wait()
-		k.client.Site.Retired.Store(time.Now().UnixNano())
+		k.client.Server.Retired.Store(time.Now().UnixNano())
 		_ = k.client.Raw.SetReadDeadline(time.Unix(1, 0))
 		time.Sleep(patience)
 		if k.counts("GOAWAY") != 1 {

@@ -14,7 +14,7 @@
 // What an HTTP/2 head says is written down as a head of HTTP/1.1, and read by edge/http1: what that
 // refuses does not get through here either.
 //
-// Memory of a connection is bounded: what clients send of bodies by Site.window, heads by
+// Memory of a connection is bounded: what clients send of bodies by Server.window, heads by
 // limits.header_bytes for each of MaxStreams, and what waits to be written by mostUnwritten and one
 // frame. No body can take the part of another. What all connections hold is bounded by a Memory.
 package http2
@@ -54,13 +54,13 @@ const (
 	graceTime = time.Second
 )
 
-// A Site is what all connections of a server have in common.
-type Site struct {
-	*front.Site
+// A Server is what all connections of a server have in common.
+type Server struct {
+	*front.Server
 	MaxStreams int // of a connection at once
 	// Start judges a request. It returns what is left to do, in another goroutine; nil: the request
 	// is answered.
-	Start func(*Stream) Rest
+	Start func(*Stream) Continuation
 	// Tunnels reports whether clients are told that they may ask for WebSockets; nil: they are not.
 	Tunnels func() bool
 	// Leaving reports whether clients are to go elsewhere.
@@ -80,10 +80,10 @@ type Site struct {
 
 // window is what a client may send of all bodies of a connection, in bytes: so much that the
 // windows of its streams are never more together.
-func (s *Site) window() int { return s.MaxStreams*firstWindow + spareWindow + creditStep }
+func (s *Server) window() int { return s.MaxStreams*firstWindow + spareWindow + creditStep }
 
-// A Rest is what is left to do of a request once it is read.
-type Rest interface{ Run() }
+// A Continuation is what is left to do of a request once it is read.
+type Continuation interface{ Run() }
 
 // Stats counts what comes by HTTP/2.
 type Stats struct {
@@ -98,7 +98,7 @@ type Stats struct {
 }
 
 // Collect gives them.
-func (s *Site) Collect(to metric.Sink) {
+func (s *Server) Collect(to metric.Sink) {
 	to.Gauge(float64(s.Stats.Connections.Load()), "sluice_http2_connections",
 		"Open connections that speak HTTP/2.")
 	to.Gauge(float64(s.Stats.Streams.Load()), "sluice_http2_streams",

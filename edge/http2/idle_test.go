@@ -19,11 +19,11 @@ import (
 // A connection that waits for its client keeps nothing of what it has read and written, however much that was.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const count, most = 300, 28 << 10 // with the other end, which is here as well
-	site := &Site{MaxStreams: 8, Site: &front.Site{
+	site := &Server{MaxStreams: 8, Server: &front.Server{
 		Limits: front.Limits{HeaderBytes: 32 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
-	site.Start = func(st *Stream) Rest {
+	site.Start = func(st *Stream) Continuation {
 		_ = st.Respond(&message.Reply{Status: 429, Body: make([]byte, 8<<10)})
 		return nil
 	}
@@ -55,7 +55,7 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 		}
 		serving.Go(func() {
 			far := socket.New(far)
-			site.Serve(&front.Client{Conn: far, Raw: far, Site: site.Site, Accepted: time.Now().UnixNano()})
+			site.Serve(&front.Client{Conn: far, Raw: far, Server: site.Server, Accepted: time.Now().UnixNano()})
 		})
 		f := frames.NewFramer(nc, nc)
 		_, _ = io.WriteString(nc, frames.ClientPreface)

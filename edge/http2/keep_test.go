@@ -38,7 +38,7 @@ func TestStreamsAreKept(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inTalk(t, func(k *talk) {
 				var had *Stream
-				k.site.Start = func(st *Stream) Rest { had = st; return served{st, c.do} }
+				k.site.Start = func(st *Stream) Continuation { had = st; return served{st, c.do} }
 				k.get(1, "/", c.bodiless, true)
 				synctest.Wait()
 				if kept := had.conn == nil; kept != c.kept {

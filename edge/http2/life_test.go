@@ -26,7 +26,7 @@ import (
 type talk struct {
 	*frames.Framer
 	t      *testing.T
-	site   *Site
+	site   *Server
 	client *front.Client
 	nc     net.Conn
 	ended  chan struct{} // Serve has returned
@@ -72,18 +72,18 @@ func inTalkOf(t *testing.T, streams int, play func(*talk)) {
 }
 
 // startTalk begins to serve.
-func startTalk(t *testing.T, streams int) *talk { return startTalkWith(t, streams, func(*Site) {}) }
+func startTalk(t *testing.T, streams int) *talk { return startTalkWith(t, streams, func(*Server) {}) }
 
 // startTalkWith is startTalk with a site that is changed before.
-func startTalkWith(t *testing.T, streams int, change func(*Site)) *talk {
+func startTalkWith(t *testing.T, streams int, change func(*Server)) *talk {
 	here, there := net.Pipe()
 	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
-	k.site = &Site{MaxStreams: streams, Site: &front.Site{
+	k.site = &Server{MaxStreams: streams, Server: &front.Server{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
 		Fault: func(p any) { k.faults = append(k.faults, p) },
 	}}
-	k.site.Start = func(st *Stream) Rest {
+	k.site.Start = func(st *Stream) Continuation {
 		in := st.Request()
 		what := fmt.Sprintf("%s %s", in.Method, in.Target)
 		if in.Refused != nil {
@@ -104,7 +104,7 @@ func startTalkWith(t *testing.T, streams int, change func(*Site)) *talk {
 		}
 		return nil
 	}
-	k.client = &front.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+	k.client = &front.Client{Conn: there, Raw: there, Server: k.site.Server, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
 	change(k.site)
 	k.begin()
 	return k

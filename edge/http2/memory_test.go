@@ -20,7 +20,7 @@ import (
 func inMemory(t *testing.T, most int, play func(*talk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := startTalkWith(t, 100, func(s *Site) {
+		k := startTalkWith(t, 100, func(s *Server) {
 			s.Memory = NewMemory(most, func(peer netip.Addr) (counter.Source, bool) { return counter.SourceOf(peer, 32, 64), true })
 		})
 		play(k)
@@ -38,7 +38,7 @@ func inMemory(t *testing.T, most int, play func(*talk)) {
 func (k *talk) another(peer string) *talk {
 	here, there := net.Pipe()
 	o := &talk{t: k.t, nc: &muted{here, make(chan struct{}, 1)}, ended: make(chan struct{}), site: k.site, release: k.release, may: map[uint32]int{}}
-	o.client = &front.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr(peer), Accepted: time.Now().UnixNano()}
+	o.client = &front.Client{Conn: there, Raw: there, Server: k.site.Server, Peer: netip.MustParseAddr(peer), Accepted: time.Now().UnixNano()}
 	o.nc.(*muted).hears <- struct{}{}
 	o.begin()
 	return o
@@ -241,7 +241,7 @@ func TestWhoReadsIsHeldBack(t *testing.T) {
 func TestWhoReadsNothingIsCut(t *testing.T) {
 	inMemory(t, 256<<10, func(calm *talk) {
 		start := calm.site.Start
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/page" {
 				return paged{st}
 			}
@@ -311,7 +311,7 @@ func TestVerdictsThatComeTogetherAreWithinTheBound(t *testing.T) {
 	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
 		verdict, m := make(chan struct{}), calm.site.Memory
 		calm.site.Awaited = func() int { return awaited }
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			return asking{st, verdict, calm.release, awaited}
 		}
 		for i := range byte(20) {
@@ -336,7 +336,7 @@ func TestAnOriginThatNeedsLessIsCountedWithLess(t *testing.T) {
 	inMemory(t, 1<<20, func(calm *talk) {
 		verdict, m := make(chan struct{}), calm.site.Memory
 		calm.site.Awaited = func() int { return awaited }
-		calm.site.Start = func(st *Stream) Rest { return asking{st, verdict, calm.release, 0} }
+		calm.site.Start = func(st *Stream) Continuation { return asking{st, verdict, calm.release, 0} }
 		calm.many(1, 1, "/")
 		if held := m.held.Load(); held < awaited+requestHolds {
 			t.Errorf("%d bytes are held of a request whose origin is unknown", held)
@@ -354,7 +354,7 @@ func TestAnOriginThatNeedsLessIsCountedWithLess(t *testing.T) {
 // A long head grows where the heads before it did, and its stream has room for it once: growing is most of what such a head
 // costs.
 func TestALongHeadGrowsOnce(t *testing.T) {
-	c := &conn{site: &Site{Site: &front.Site{Limits: front.Limits{HeaderBytes: 32 << 10}}}, head: new(head)}
+	c := &conn{site: &Server{Server: &front.Server{Limits: front.Limits{HeaderBytes: 32 << 10}}}, head: new(head)}
 	value := strings.Repeat("v", 100)
 	if n := testing.AllocsPerRun(10, func() {
 		st := Stream{conn: c}

@@ -27,7 +27,7 @@ func TestStreamIsLoopsUntilStartReturns(t *testing.T) {
 			inTalk(t, func(k *talk) {
 				var had *Stream
 				answered, goOn := make(chan error), make(chan struct{})
-				k.site.Start = func(st *Stream) Rest {
+				k.site.Start = func(st *Stream) Continuation {
 					had = st
 					err := st.Respond(&message.Reply{Status: 429, Body: make([]byte, 3*frameSize)})
 					answered <- err
@@ -46,7 +46,7 @@ func TestStreamIsLoopsUntilStartReturns(t *testing.T) {
 				synctest.Wait()
 				_ = k.WriteWindowUpdate(1, 1<<20)
 				k.expect("1: 429")
-				k.site.Start = func(st *Stream) Rest { return answering{st, nil} }
+				k.site.Start = func(st *Stream) Continuation { return answering{st, nil} }
 				k.get(3, "/", true, true)
 				k.expect("3: 200")
 			})
@@ -68,11 +68,11 @@ func (o owned) respond(status int) {
 // Requests of many connections at once get their own answers, whole, though streams and buffers pass from one connection to another all the time.
 func TestStreamsOfManyConnections(t *testing.T) {
 	const connections, streams, each = 6, 4, 40
-	site := &Site{MaxStreams: streams, Site: &front.Site{
+	site := &Server{MaxStreams: streams, Server: &front.Server{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("fault: %v", p) },
 	}}
-	site.Start = func(st *Stream) Rest {
+	site.Start = func(st *Stream) Continuation {
 		path := string(st.Request().Path)
 		if strings.HasSuffix(path, "/later") {
 			return owned{st}
@@ -86,7 +86,7 @@ func TestStreamsOfManyConnections(t *testing.T) {
 	var serving, asking sync.WaitGroup
 	for i := range connections {
 		here, there := connected(t)
-		client := &front.Client{Conn: there, Raw: there, Site: site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+		client := &front.Client{Conn: there, Raw: there, Server: site.Server, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
 		serving.Go(func() { site.Serve(client); client.Close() })
 		conn, err := new(frames.Transport).NewClientConn(here)
 		if err != nil {

@@ -18,7 +18,7 @@ func TestRefusalsThatWait(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		inTalkOf(t, 100, func(k *talk) {
 			conns := make(map[*conn]bool)
-			k.site.Start = func(st *Stream) Rest {
+			k.site.Start = func(st *Stream) Continuation {
 				_ = st.Respond(&message.Reply{Status: 429, Body: page, Shared: shared})
 				if conns[st.conn] = true; shared && (st.unsent == nil || &st.unsent[0] != &page[0]) {
 					t.Error("the page is not shared")

@@ -25,17 +25,17 @@ func TestUnwrittenIsBounded(t *testing.T) {
 	})
 	var writes [][]byte
 	nc := noting{said{Reader: io.MultiReader(strings.NewReader(frames.ClientPreface), bytes.NewReader(text))}, &writes}
-	site := &Site{MaxStreams: 8, Site: &front.Site{
+	site := &Server{MaxStreams: 8, Server: &front.Server{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
 	asked := 0
-	site.Start = func(st *Stream) Rest {
+	site.Start = func(st *Stream) Continuation {
 		asked++
 		_ = st.Respond(&message.Reply{Status: 429, Body: make([]byte, 8<<10)})
 		return nil
 	}
-	site.Serve(&front.Client{Conn: nc, Raw: nc, Site: site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()})
+	site.Serve(&front.Client{Conn: nc, Raw: nc, Server: site.Server, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()})
 	longest := 0
 	for _, w := range writes {
 		longest = max(longest, len(w))

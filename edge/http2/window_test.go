@@ -27,7 +27,7 @@ func (g givingUp) Run() {
 func TestBodiesThatAreGivenUp(t *testing.T) {
 	inTalk(t, func(k *talk) {
 		start := k.site.Start
-		k.site.Start = func(st *Stream) Rest {
+		k.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/large" {
 				return givingUp{st}
 			}
@@ -58,7 +58,7 @@ func TestMemoryOfBodies(t *testing.T) {
 	inTalk(t, func(k *talk) {
 		told := make(chan struct{})
 		var st *Stream
-		k.site.Start = func(s *Stream) Rest { st = s; return patient{s, told} }
+		k.site.Start = func(s *Stream) Continuation { st = s; return patient{s, told} }
 		k.get(1, "/", false, true)
 		for range 3 {
 			_ = k.WriteData(1, false, make([]byte, frameSize))
@@ -102,7 +102,7 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 		inTalkOf(t, 32, func(k *talk) {
 			told := make(chan struct{})
 			start := k.site.Start
-			k.site.Start = func(st *Stream) Rest {
+			k.site.Start = func(st *Stream) Continuation {
 				if string(st.Request().Path) == "/stuck" {
 					return stuck{st, read, told}
 				}
@@ -155,7 +155,7 @@ func (s stuck) Run() {
 func TestWindowsUntilTheyAreKnown(t *testing.T) {
 	inTalk(t, func(k *talk) {
 		told := make(chan struct{})
-		k.site.Start = func(s *Stream) Rest { return patient{s, told} }
+		k.site.Start = func(s *Stream) Continuation { return patient{s, told} }
 		k.get(1, "/", false, true)
 		for range usualWindow / frameSize {
 			_ = k.WriteData(1, false, make([]byte, frameSize))
@@ -175,7 +175,7 @@ func TestWindowsUntilTheyAreKnown(t *testing.T) {
 // Bodies that are refused may all be under way when their client hears of it: nothing that it has sent by then is its fault.
 func TestManyBodiesAreRefused(t *testing.T) {
 	inTalkOf(t, 128, func(k *talk) {
-		k.site.Start = func(st *Stream) Rest { _ = st.Respond(&message.Reply{Status: 429}); return nil }
+		k.site.Start = func(st *Stream) Continuation { _ = st.Respond(&message.Reply{Status: 429}); return nil }
 		for i := range uint32(128) {
 			k.get(2*i+1, "/", false, true)
 		}

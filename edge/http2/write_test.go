@@ -17,8 +17,8 @@ func TestWrittenBeforeTheClientWasGone(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	go io.Copy(io.Discard, here)
-	site := &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}
-	c := &conn{client: &front.Client{Conn: there, Raw: there, Site: site}}
+	site := &front.Server{Limits: front.Limits{IdleTimeout: time.Minute}}
+	c := &conn{client: &front.Client{Conn: there, Raw: there, Server: site}}
 	c.drained.L, c.worked.L = &c.mu, &c.mu
 	put := func() {
 		c.mu.Lock()
@@ -67,7 +67,7 @@ func TestLateResetOnABusyConnection(t *testing.T) {
 			c.mu.Unlock()
 		}
 	}}
-	c.client = &front.Client{Conn: nc, Raw: nc, Site: &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}}
+	c.client = &front.Client{Conn: nc, Raw: nc, Server: &front.Server{Limits: front.Limits{IdleTimeout: time.Minute}}}
 	c.putData(1, []byte("hello"), true)
 	c.putLateReset(1, 0)
 	if err := c.flush(); err != nil || at != 2 {
@@ -90,7 +90,7 @@ func TestWritersAreRelieved(t *testing.T) {
 				c.mu.Unlock()
 			}
 		}}
-		c.client = &front.Client{Conn: nc, Raw: nc, Site: &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}}
+		c.client = &front.Client{Conn: nc, Raw: nc, Server: &front.Server{Limits: front.Limits{IdleTimeout: time.Minute}}}
 		c.putData(1, []byte("hello"), true)
 		if err := c.flush(); err != nil || writes.Load() > 10 {
 			t.Errorf("%d writes, %v", writes.Load(), err)

@@ -42,9 +42,9 @@ type Decision struct {
 	Held bool
 
 	Results []RuleResult // in the order of Add
-	// Covering are wider sources that the client belongs to, and of which operators have said
-	// something (mitigation.Table.Covering).
-	Covering []counter.Source
+	// WiderPrefixes are wider sources that the client belongs to, and of which operators have said
+	// something (mitigation.Table.WiderPrefixes).
+	WiderPrefixes []counter.Source
 
 	reservations []counter.Reservation
 	replies      []<-chan struct{}
@@ -77,7 +77,7 @@ type RuleResult struct {
 	Wait    time.Duration // until a retry is admitted, if the request is refused
 	// End of the mitigation that is in force or starts; zero: there is none
 	Until   time.Time
-	Skipped bool // no node answers, and the rule's posture decided
+	Skipped bool // no node answers, and the rule's failure policy decided
 	// What its counter was asked and answered; nil: it was not asked
 	Reservation *counter.Reservation
 
@@ -124,7 +124,7 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.reservations)
 	clear(d.replies)
-	d.Results, d.Covering = d.Results[:0], nil
+	d.Results, d.WiderPrefixes = d.Results[:0], nil
 	d.reservations, d.replies = d.reservations[:0], d.replies[:0]
 	d.slots, d.slotResults, d.inFlight = d.slots[:0], d.slotResults[:0], false
 	clear(d.kept)
@@ -167,11 +167,11 @@ type Rule struct {
 	// Refused counts refused requests as well, every attempt.
 	Refused bool
 
-	OnStoreFailure Posture    // "": Local
-	FirstSight     FirstSight // "": Go
+	OnStoreFailure FailurePolicy // "": Local
+	FirstSight     FirstSight    // "": Go
 
 	// A shadow that is no part of the request's verdict: what it says is in its result alone
-	Beside bool
+	Observer bool
 
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
@@ -184,8 +184,8 @@ type Rule struct {
 // refuses reports whether being over its limit refuses a request.
 func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
 
-// spared is the verdict of a rule that would refuse: shadows and tags have verdicts of their own.
-func (r *Rule) spared(v Verdict) Verdict {
+// notEnforced is the verdict of a rule that would refuse: shadows and tags have verdicts of their own.
+func (r *Rule) notEnforced(v Verdict) Verdict {
 	switch {
 	case r.Shadow:
 		return Shadowed
@@ -201,14 +201,14 @@ func (r *Rule) Counts(status int) bool {
 	return len(r.Statuses) == 0 || slices.Contains(r.Statuses, status)
 }
 
-// Posture says how a rule decides about sources for which no node answers.
-type Posture string
+// FailurePolicy says how a rule decides about sources for which no node answers.
+type FailurePolicy string
 
 const (
-	Local  Posture = "local"  // on what this edge has counted
-	Share  Posture = "share"  // likewise, by this edge's share of the limit: Limiter.Alone
-	Open   Posture = "open"   // admit
-	Closed Posture = "closed" // refuse
+	Local  FailurePolicy = "local"  // on what this edge has counted
+	Share  FailurePolicy = "share"  // likewise, by this edge's share of the limit: Limiter.Alone
+	Open   FailurePolicy = "open"   // admit
+	Closed FailurePolicy = "closed" // refuse
 )
 
 // Check says when the tier is read for a request.

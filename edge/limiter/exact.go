@@ -10,7 +10,7 @@ import (
 
 // Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each
 // request (package exact), and a request waits until it does, as long as Limiter.Wait lets it, once
-// for all its rules. If the tier has not answered by then the rule's posture decides; local is what
+// for all its rules. If the tier has not answered by then the rule's failure policy decides; local is what
 // this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed refuses
 // until that matters no more; others go on with what is left. No counter is asked under such a
 // rule.
@@ -63,7 +63,7 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 			wall)
 		if k.Reply != nil {
 			d.replies = append(d.replies, k.Reply)
-		} else if l.Exact.Confirm(&k, wall) == counter.Beyond {
+		} else if l.Exact.Confirm(&k, wall) == counter.Reject {
 			refused = refused || r.Rule.refuses()
 		}
 		d.kept = append(d.kept, k)
@@ -78,17 +78,17 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// keeps reports whether a rule admits a request, by the tier's answer, or else by its posture. If
+// keeps reports whether a rule admits a request, by the tier's answer, or else by its failure policy. If
 // refused, another has.
 func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
 	switch l.Exact.Confirm(k, wall) {
-	case counter.Within:
+	case counter.Admit:
 		return true
-	case counter.Beyond:
-		r.Verdict = r.Rule.spared(Limited)
+	case counter.Reject:
+		r.Verdict = r.Rule.notEnforced(Limited)
 		return !r.Rule.refuses()
-	case counter.Doubt:
-		r.Skipped, r.Verdict = true, r.Rule.spared(FailedClosed)
+	case counter.Unknown:
+		r.Skipped, r.Verdict = true, r.Rule.notEnforced(FailedClosed)
 		if r.Rule.refuses() {
 			r.Wait = k.RetryAfter
 		}
@@ -104,7 +104,7 @@ func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.
 	if l.Exact.Locally(k, wall) {
 		return true
 	}
-	r.Verdict = r.Rule.spared(Limited)
+	r.Verdict = r.Rule.notEnforced(Limited)
 	return !r.Rule.refuses()
 }
 
@@ -159,7 +159,7 @@ func (l *Limiter) Peek(r *Rule, source counter.Source,
 	return l.Counters.Peek(r.Counter, source, now)
 }
 
-// fallBack applies a rule's posture where the tier has not answered in time. If it skips, that is
+// fallBack applies a rule's failure policy where the tier has not answered in time. If it skips, that is
 // all that is to be decided.
 func (r *RuleResult) fallBack() (admits, skips bool) {
 	switch r.Rule.OnStoreFailure {

@@ -238,10 +238,10 @@ func TestKeptUnderWayBlocksNobody(t *testing.T) {
 	}
 }
 
-// In doubt a closed rule refuses until it is over, and others go on; where the tier does not answer each goes by its posture.
+// In doubt a closed rule refuses until it is over, and others go on; where the tier does not answer each goes by its failure policy.
 func TestKeptInDoubt(t *testing.T) {
 	for _, test := range []struct {
-		posture      Posture
+		posture      FailurePolicy
 		shadow       bool
 		lost, silent Verdict
 	}{

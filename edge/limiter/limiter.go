@@ -50,7 +50,7 @@ const (
 // while it is in use.
 type Limiter struct {
 	Counters *counter.Table
-	Bits     *mitigation.Table
+	Blocks   *mitigation.Table
 
 	// Up reports whether a node answers for a source. nil: always.
 	Up func(counter.Source) bool
@@ -106,15 +106,15 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 func (l *Limiter) blocked(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
-		until := l.Bits.UntilOf(r.key(), d.Covering, now)
-		if r.Rule.Of != 0 {
-			until = l.said(r, d.Covering, now, until)
+		until := l.Blocks.UntilOf(r.key(), d.WiderPrefixes, now)
+		if r.Rule.VariantOf != 0 {
+			until = l.said(r, d.WiderPrefixes, now, until)
 		}
 		if until.IsZero() {
 			continue
 		}
 		r.Verdict, r.Until, r.Wait = Mitigated, until, until.Sub(now)
-		r.Verdict = r.Rule.spared(r.Verdict)
+		r.Verdict = r.Rule.notEnforced(r.Verdict)
 		refused = refused || r.Rule.refuses()
 	}
 	return refused
@@ -123,19 +123,19 @@ func (l *Limiter) blocked(d *Decision, now time.Time) (refused bool) {
 // said returns until, or later where operators block the source under the rule whose variant this
 // is. Verdicts under that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
-	under := mitigation.Key{Rule: r.Rule.Of, Source: r.Source}
-	if end := l.Bits.UntilOrdered(under, now); end.After(until) {
+	under := mitigation.Key{Rule: r.Rule.VariantOf, Source: r.Source}
+	if end := l.Blocks.UntilOrdered(under, now); end.After(until) {
 		until = end
 	}
 	for _, under.Source = range covering {
-		if end := l.Bits.UntilOrdered(under, now); end.After(until) {
+		if end := l.Blocks.UntilOrdered(under, now); end.After(until) {
 			until = end
 		}
 	}
 	return until
 }
 
-// unanswered applies the postures of rules while no node answers for a source, and reports whether
+// unanswered applies the failure policies of rules while no node answers for a source, and reports whether
 // one refuses.
 func (l *Limiter) unanswered(d *Decision) (refused bool) {
 	if l.Up == nil {
@@ -170,7 +170,7 @@ func (l *Limiter) learn(d *Decision, now time.Time) bool {
 		if r.Rule.FirstSight != Wait || !r.open() || l.Up != nil && !l.Up(r.Source) {
 			continue
 		}
-		if v, _ := l.Counters.Peek(r.CountedBy(), r.Source, now); v.Known {
+		if v, _ := l.Counters.Peek(r.CountedBy(), r.Source, now); v.Fresh {
 			continue
 		}
 		// Before the read, or the reply could come before anything waits for it
@@ -237,7 +237,7 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 	if !r.Reservation.Committed {
 		r.Wait = max(r.Wait, openRetry)
 	}
-	r.Verdict = r.Rule.spared(r.Verdict)
+	r.Verdict = r.Rule.notEnforced(r.Verdict)
 	// Over its share of the limit, and what other edges have admitted is unknown: no reason to
 	// block a source.
 	if r.Reservation.Rule != r.CountedBy() {
@@ -258,18 +258,18 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 // the others what it has started.
 func (l *Limiter) block(r *RuleResult, now time.Time) time.Time {
 	k, rule := r.key(), r.Rule
-	timeout := l.Bits.Timeout(k, rule.Timeout, rule.Repeat, now)
+	timeout := l.Blocks.Timeout(k, rule.Timeout, rule.Repeat, now)
 	end := mitigation.End(r.Reservation.Verdict, timeout, now)
 	if end.IsZero() {
 		return end
 	}
-	if !l.Bits.Start(k, mitigation.Bit{
-		Start: now, End: end, By: mitigation.ByEdge, Shadow: rule.Shadow, Terms: rule.Terms(),
+	if !l.Blocks.Start(k, mitigation.Bit{
+		Start: now, End: end, By: mitigation.ByEdge, Shadow: rule.Shadow, Version: rule.Version(),
 		Memory: rule.Repeat.Memory(),
 	}, now) {
 		// Another request has started one meanwhile; or none starts: after a lift, under other
 		// rules, or in a table full of blocks worth more.
-		return l.Bits.Until(k, now)
+		return l.Blocks.Until(k, now)
 	}
 	return end
 }
@@ -282,7 +282,7 @@ func (d *Decision) combine() {
 	var wait time.Duration
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Rule.Beside {
+		if r.Rule.Observer {
 			continue
 		}
 		switch r.Verdict {
@@ -353,20 +353,20 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	}
 }
 
-// Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what
+// IsBlocked reports whether a mitigation refuses all requests of a source under a rule. It is for what
 // is costly to find out about a request that is refused anyhow.
-func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source,
+func (l *Limiter) IsBlocked(r *Rule, source counter.Source, covering []counter.Source,
 	now time.Time) bool {
-	return !l.BlocksUntil(r, source, covering, now).IsZero()
+	return !l.BlockedUntil(r, source, covering, now).IsZero()
 }
 
-// BlocksUntil returns until when it does, or the zero Time.
-func (l *Limiter) BlocksUntil(r *Rule, source counter.Source, covering []counter.Source,
+// BlockedUntil is until when it is, or the zero Time.
+func (l *Limiter) BlockedUntil(r *Rule, source counter.Source, covering []counter.Source,
 	now time.Time) time.Time {
 	if !r.refuses() {
 		return time.Time{}
 	}
-	return l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
+	return l.Blocks.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
 }
 
 // Ordered is the operators' block that refuses a request with this result; false: a verdict does.
@@ -375,5 +375,5 @@ func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source,
 	if r.Verdict != Mitigated || r.Until.IsZero() {
 		return mitigation.Bit{}, false
 	}
-	return l.Bits.OrderOf(r.key(), r.Rule.Of, covering, r.Until, now)
+	return l.Blocks.OrderOf(r.key(), r.Rule.VariantOf, covering, r.Until, now)
 }

@@ -37,17 +37,17 @@ func newRule(t testing.TB, name string, limit uint32, change ...func(*Rule)) *Ru
 	return r
 }
 
-func shadow(r *Rule)                { r.Shadow = true }
-func throttle(r *Rule)              { r.Timeout = 0 }
-func attempts(r *Rule)              { r.Refused = true }
-func statuses(s ...int) func(*Rule) { return func(r *Rule) { r.Statuses = s } }
-func posture(p Posture) func(*Rule) { return func(r *Rule) { r.OnStoreFailure = p } }
-func waits(r *Rule)                 { r.FirstSight = Wait }
+func shadow(r *Rule)                      { r.Shadow = true }
+func throttle(r *Rule)                    { r.Timeout = 0 }
+func attempts(r *Rule)                    { r.Refused = true }
+func statuses(s ...int) func(*Rule)       { return func(r *Rule) { r.Statuses = s } }
+func posture(p FailurePolicy) func(*Rule) { return func(r *Rule) { r.OnStoreFailure = p } }
+func waits(r *Rule)                       { r.FirstSight = Wait }
 func repeats(r *Rule) {
 	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{40 * time.Second, 100 * time.Second}, Within: 30 * time.Second}
 }
 func newLimiter(tier bool) *Limiter {
-	return &Limiter{Counters: counter.New(counter.Options{Counters: 1000, Tier: tier}), Bits: mitigation.New(1000, nil)}
+	return &Limiter{Counters: counter.New(counter.Options{Counters: 1000, Tier: tier}), Blocks: mitigation.New(1000, nil)}
 }
 
 // bench is a limiter with rules, and a hand to use it.
@@ -202,7 +202,7 @@ func TestRetryIsAdmitted(t *testing.T) {
 func TestPostures(t *testing.T) {
 	down := ip("192.0.2.9")
 	for _, test := range []struct {
-		posture Posture
+		posture FailurePolicy
 		source  counter.Source
 		want    [3]Verdict
 		skipped int
@@ -239,9 +239,9 @@ func TestShadowFailsClosed(t *testing.T) {
 	}
 }
 
-// A source that was mitigated before its node went down stays refused with 429, whatever the posture.
+// A source that was mitigated before its node went down stays refused with 429, whatever the failure policy.
 func TestMitigatedStaysMitigatedWithoutTier(t *testing.T) {
-	for _, p := range []Posture{Local, Open, Closed} {
+	for _, p := range []FailurePolicy{Local, Open, Closed} {
 		up := true
 		bench := newBench(newRule(t, "r", 1, posture(p)))
 		bench.Up = func(counter.Source) bool { return up }
@@ -287,7 +287,7 @@ func TestParallelLogins(t *testing.T) {
 		if tries[5].Verdict != Limited || reported.Wait < time.Second || !reported.Until.IsZero() {
 			t.Errorf("the sixth: %v, wait of %v, blocked until %v", tries[5].Verdict, reported.Wait, reported.Until)
 		}
-		if until := l.Bits.Until(reported.key(), epoch); !until.IsZero() {
+		if until := l.Blocks.Until(reported.key(), epoch); !until.IsZero() {
 			t.Errorf("blocked until %v though nothing has counted", until)
 		}
 		for i := range tries[:5] {
@@ -331,7 +331,7 @@ func TestRefusedHoldsNoSlot(t *testing.T) {
 // something against it, the others count it all the same.
 func TestRefusedWithoutTheTier(t *testing.T) {
 	block := func(b *bench, r *Rule) {
-		b.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+		b.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
 	}
 	for _, test := range []struct {
 		name    string
@@ -393,7 +393,7 @@ func TestBlockedTwice(t *testing.T) {
 		other := newRule(t, "other", 9)
 		bench := newBench(append(rules, other)...)
 		for _, r := range rules {
-			bench.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+			bench.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
 		}
 		if d := bench.decide(a, epoch); d.Verdict != Mitigated || d.Results[2].Reservation != nil {
 			t.Errorf("%v, and the other rule was asked: %v", d.Verdict, d.Results[2].Reservation != nil)
@@ -406,7 +406,7 @@ func TestBlockedTwice(t *testing.T) {
 func TestOperatorsAndVariants(t *testing.T) {
 	wider := counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
 	base, variant := newRule(t, "base", 9), newRule(t, "variant", 9)
-	variant.Of = base.Counter.ID
+	variant.VariantOf = base.Counter.ID
 	type said struct {
 		rule   *Rule
 		source counter.Source
@@ -428,10 +428,10 @@ func TestOperatorsAndVariants(t *testing.T) {
 	} {
 		b := newBench(variant)
 		for _, s := range test.said {
-			b.Bits.Start(mitigation.Key{Rule: s.rule.Counter.ID, Source: s.source}, mitigation.Bit{Start: epoch, End: second(s.until), By: s.by}, epoch)
+			b.Blocks.Start(mitigation.Key{Rule: s.rule.Counter.ID, Source: s.source}, mitigation.Bit{Start: epoch, End: second(s.until), By: s.by}, epoch)
 		}
 		begin(&b.d, a, variant)
-		b.d.Covering = b.Bits.Covering(netip.MustParsePrefix("192.0.2.1/32"), nil)
+		b.d.WiderPrefixes = b.Blocks.WiderPrefixes(netip.MustParsePrefix("192.0.2.1/32"), nil)
 		b.Decide(&b.d, epoch)
 		switch d := &b.d; {
 		case test.until == 0 && d.Verdict != Passed, test.until > 0 && (d.Verdict != Mitigated || !d.Reported.Until.Equal(second(test.until))):
@@ -522,9 +522,9 @@ func TestCombine(t *testing.T) {
 func TestBlocks(t *testing.T) {
 	bench := newBench(newRule(t, "r", 1))
 	bench.decide(a, epoch)
-	if r := bench.rules[0]; bench.Blocks(r, a, nil, epoch) {
+	if r := bench.rules[0]; bench.IsBlocked(r, a, nil, epoch) {
 		t.Error("a source within its limit is blocked")
-	} else if bench.decide(a, epoch); !bench.Blocks(r, a, nil, epoch) || bench.Blocks(r, b, nil, epoch) || bench.Blocks(r, a, nil, second(20)) {
+	} else if bench.decide(a, epoch); !bench.IsBlocked(r, a, nil, epoch) || bench.IsBlocked(r, b, nil, epoch) || bench.IsBlocked(r, a, nil, second(20)) {
 		t.Error("a source over its limit is not blocked, or another is, or it is at the end")
 	}
 }
@@ -558,7 +558,7 @@ func TestFirstSightWaits(t *testing.T) {
 	bench.Wait = func(channels []<-chan struct{}) {
 		replies = slices.Clone(channels)
 		oldest, newest := bench.Counters.Reports().Groups(r.Counter, epoch, 0)
-		bench.Counters.Reports().Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
+		bench.Counters.Reports().Apply(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
 	}
 	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(replies) != 1 {
 		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(replies))
@@ -590,7 +590,7 @@ func TestFirstSightIsOnce(t *testing.T) {
 	bench := newBench(r)
 	tier := bench.withTier(func() {
 		oldest, newest := bench.Counters.Reports().Groups(r.Counter, epoch, 0)
-		bench.Counters.Reports().Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{2}, make([]uint64, newest-oldest)...), 0, epoch)
+		bench.Counters.Reports().Apply(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{2}, make([]uint64, newest-oldest)...), 0, epoch)
 	})
 	for i, want := range []Verdict{Passed, Passed, Passed, Limited} {
 		if d := bench.decide(a, epoch); d.Verdict != want {
@@ -629,7 +629,7 @@ func TestFirstSightLearnsOfABlock(t *testing.T) {
 		r := newRule(t, "r", 5, waits, is)
 		bench := newBench(r)
 		bench.withTier(func() {
-			bench.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+			bench.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
 		})
 		want := Mitigated
 		if r.Shadow {
@@ -730,7 +730,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	run := func(name string, l *bench, rounds int, gap time.Duration) {
 		b.Run(name, func(b *testing.B) {
-			l.Counters, l.Bits = counter.New(counter.Options{Counters: 1 << 20}), mitigation.New(1<<20, nil)
+			l.Counters, l.Blocks = counter.New(counter.Options{Counters: 1 << 20}), mitigation.New(1<<20, nil)
 			at := epoch
 			for range rounds {
 				for _, s := range list {
@@ -759,14 +759,14 @@ func BenchmarkDecide(b *testing.B) {
 // What operators say of a source, or of a prefix around it, under a rule holds for its variants; a verdict by the rule's own limit does not.
 func TestVariant(t *testing.T) {
 	r := newRule(t, "r", 1)
-	v := newRule(t, "r limit 5", 5, func(v *Rule) { v.Of = r.Counter.ID })
+	v := newRule(t, "r limit 5", 5, func(v *Rule) { v.VariantOf = r.Counter.ID })
 	x := newBench(v)
 	key := mitigation.Key{Rule: r.Counter.ID, Source: a}
-	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(20), By: mitigation.ByEdge}, epoch)
+	x.Blocks.Start(key, mitigation.Bit{Start: epoch, End: second(20), By: mitigation.ByEdge}, epoch)
 	if d := x.decide(a, second(1)); d.Refused() {
 		t.Errorf("refused for what it did under another limit: %+v", d.Reported)
 	}
-	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(30), By: mitigation.ByAdmin}, second(1))
+	x.Blocks.Start(key, mitigation.Bit{Start: epoch, End: second(30), By: mitigation.ByAdmin}, second(1))
 	if d := x.decide(a, second(2)); d.Verdict != Mitigated || !d.Reported.Until.Equal(second(30)) {
 		t.Errorf("%v until %v, want what the operator said", d.Verdict, d.Reported.Until)
 	}
@@ -774,9 +774,9 @@ func TestVariant(t *testing.T) {
 		t.Error("another source is refused")
 	}
 	wider := counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
-	x.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: wider}, mitigation.Bit{Start: epoch, End: second(40), By: mitigation.ByAdmin}, second(3))
+	x.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: wider}, mitigation.Bit{Start: epoch, End: second(40), By: mitigation.ByAdmin}, second(3))
 	begin(&x.d, b, v)
-	x.d.Covering = []counter.Source{wider}
+	x.d.WiderPrefixes = []counter.Source{wider}
 	if x.Decide(&x.d, second(4)); x.d.Verdict != Mitigated || !x.d.Reported.Until.Equal(second(40)) {
 		t.Errorf("%v, want the block of its prefix", x.d.Verdict)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // While no node answers, each edge counts alone, and all edges together would admit a source the
-// whole limit each. A rule whose posture is Share has each of them admit its share of what is left:
+// whole limit each. A rule whose failure policy is Share has each of them admit its share of what is left:
 //
 //	(limit - known) / edges    rounded up, and at most limit / edges, rounded down, but 1 at least
 //

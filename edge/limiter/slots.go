@@ -11,7 +11,7 @@ import (
 // A rule with a concurrency has so many slots over the PoP, and a request holds one from its
 // decision until Leave. Where there is a tier the request waits until that has counted it, as under
 // check: sync (exact.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
-// not answered by then, the rule's posture decides; local is this edge's own count against the
+// not answered by then, the rule's failure policy decides; local is this edge's own count against the
 // whole concurrency.
 //
 // No mitigation starts for want of a slot, because one may come free at any moment. What an
@@ -74,20 +74,20 @@ func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 // crowd decides about a request that finds no slot under a rule. It reports whether that refuses
 // it.
 func (r *RuleResult) crowd() bool {
-	r.Verdict, r.Wait, r.Crowded = r.Rule.spared(Limited), crowdedRetry, true
+	r.Verdict, r.Wait, r.Crowded = r.Rule.notEnforced(Limited), crowdedRetry, true
 	return r.Rule.refuses()
 }
 
 // confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by
-// its posture.
+// its failure policy.
 func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	if p.Reply == nil {
 		return true
 	}
 	switch l.InFlight.Confirm(p, now) {
-	case counter.Within:
+	case counter.Admit:
 		return true
-	case counter.Beyond:
+	case counter.Reject:
 		return !r.crowd()
 	}
 	if admits, skips := r.fallBack(); skips && !admits {

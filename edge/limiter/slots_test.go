@@ -114,7 +114,7 @@ func TestConcurrency(t *testing.T) {
 				t.Errorf("wait of %v", by.Wait)
 			}
 			for _, r := range test.rules {
-				if !c.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: a}, second(0)).IsZero() && r.InFlight != nil {
+				if !c.Blocks.Until(mitigation.Key{Rule: r.Counter.ID, Source: a}, second(0)).IsZero() && r.InFlight != nil {
 					t.Error("a mitigation has begun")
 				}
 			}

@@ -27,7 +27,7 @@ func TestTagged(t *testing.T) {
 	if v, _ := l.Counters.Peek(hard.Counter, a, second(0)); v.Estimate != 5 {
 		t.Errorf("the other has counted %v, want 5", v.Estimate)
 	}
-	if l.Blocks(soft, a, nil, second(0)) || !l.Blocks(hard, a, nil, second(0)) {
+	if l.IsBlocked(soft, a, nil, second(0)) || !l.IsBlocked(hard, a, nil, second(0)) {
 		t.Error("a rule that tags blocks, or one that refuses does not")
 	}
 	if d := l.decide(a, second(20.5)); d.Verdict != Passed {

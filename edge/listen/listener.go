@@ -43,7 +43,7 @@ type Stats struct {
 // A Registry knows which connections are open, so that draining can end them, and caps those of a
 // source.
 type Registry struct {
-	*front.Site
+	*front.Server
 	Admission
 	Stats     Stats
 	most      int // connections, tunnels among them; 0: any number. See spareConnections
@@ -81,12 +81,12 @@ type Admission struct {
 const spareConnections = 16
 
 // NewRegistry completes a site with what the registry does for its connections.
-func NewRegistry(s *front.Site, a Admission) (*Registry, error) {
+func NewRegistry(s *front.Server, a Admission) (*Registry, error) {
 	memory, err := newMemoryCap(s.Limits.Memory)
 	if err != nil {
 		return nil, err
 	}
-	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections,
+	l := &Registry{Server: s, Admission: a, Memory: memory, most: s.Limits.Connections,
 		perSource: s.Limits.PerSource,
 		Conns:     make(map[*front.Client]struct{}), counts: make(map[counter.Source]int)}
 	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
@@ -161,7 +161,7 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano(),
+	c := &front.Client{Conn: nc, Raw: nc, Server: l.Server, Peer: peer, Accepted: time.Now().UnixNano(),
 		Redirect: redirect}
 	if l.proxied(c.Peer) {
 		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout,

@@ -18,7 +18,7 @@ import (
 func registryWith(t *testing.T, limits front.Limits, shed func(netip.Addr) bool) *Registry {
 	t.Helper()
 	source := func(peer netip.Addr) (counter.Source, bool) { return counter.SourceOf(peer, 32, 64), true }
-	l, err := NewRegistry(&front.Site{Limits: limits}, Admission{Source: source, Shed: shed})
+	l, err := NewRegistry(&front.Server{Limits: limits}, Admission{Source: source, Shed: shed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 	}
 	found := 0
 	near, _ := net.Pipe()
-	c := &front.Client{Raw: near, Site: l.Site}
+	c := &front.Client{Raw: near, Server: l.Server}
 	c.Idle.Store(1)
 	l.Conns[c] = struct{}{}
 	for range n {
@@ -37,7 +37,7 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 func TestComingBack(t *testing.T) {
 	l := registryWith(t, front.Limits{PerSource: 1}, nil)
 	in := func() *front.Client {
-		c := &front.Client{Peer: netip.MustParseAddr("192.0.2.1"), Site: l.Site}
+		c := &front.Client{Peer: netip.MustParseAddr("192.0.2.1"), Server: l.Server}
 		if !l.recount(c) || !l.enter(c) {
 			return nil
 		}

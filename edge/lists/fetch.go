@@ -137,7 +137,7 @@ func (l *list) urlDigest() string { return digestOf([]byte(l.URL)) }
 func (l *list) copyName() string { return l.Name + "." + l.urlDigest()[:16] }
 
 // dropCopies removes the copies of what is in force no more.
-func (b *Book) dropCopies(inForce map[string]*list) {
+func (b *Store) dropCopies(inForce map[string]*list) {
 	if b.Dir == "" {
 		return
 	}
@@ -155,7 +155,7 @@ func (b *Book) dropCopies(inForce map[string]*list) {
 
 // keep writes the copy of what a URL has answered, if Dir has it not yet. What could not be written
 // is tried again after the next look of any list.
-func (b *Book) keep(l *list) {
+func (b *Store) keep(l *list) {
 	l.mu.Lock()
 	fresh := l.fresh
 	l.mu.Unlock()
@@ -178,7 +178,7 @@ func (b *Book) keep(l *list) {
 	}
 }
 
-func (b *Book) write(l *list, a *answer) error {
+func (b *Store) write(l *list, a *answer) error {
 	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (b *Book) write(l *list, a *answer) error {
 }
 
 // restore has the copy of a URL in force, and reports whether there is a good one.
-func (b *Book) restore(l *list) bool {
+func (b *Store) restore(l *list) bool {
 	if b.Dir == "" {
 		return false
 	}

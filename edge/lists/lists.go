@@ -1,7 +1,7 @@
 // Package lists keeps named lists of addresses: those of partners, of a search engine's robots, of
 // a public blocklist. A list is in a file or at a URL, in one of the forms that lists have (parse).
 //
-// A Book has the lists of a configuration. Each is read before it is in force, and looked at again
+// A Store has the lists of a configuration. Each is read before it is in force, and looked at again
 // every Config.Refresh. What is read replaces the content at once and whole; whoever looks an
 // address up takes no lock (address.List). What cannot be had, or has a bad line, changes nothing:
 // the last good content stays in force, which is an event and a metric. That of a URL is also kept
@@ -46,9 +46,9 @@ func (c *Config) Where() string {
 	return redacted(c.URL)
 }
 
-// A Book keeps lists. Its fields are set before Prepare; all may be left out. It is safe for
+// A Store keeps lists. Its fields are set before Prepare; all may be left out. It is safe for
 // concurrent use.
-type Book struct {
+type Store struct {
 	// Dir is where the contents of URLs are kept for the next start; "": nowhere.
 	Dir string
 	// Events is told what changes, and what cannot be read.
@@ -62,7 +62,7 @@ type Book struct {
 	woken chan struct{}    // closed when the lists are others
 }
 
-// A list is one of a Book.
+// A list is one of a Store.
 type list struct {
 	Config
 	content *address.List
@@ -99,7 +99,7 @@ type Status struct {
 // them by name. None is in force before use is called, and those that were stay in force. It is an
 // error if a file cannot be read, or a URL that Dir has nothing of: a list that is empty by
 // accident would refuse, or admit, whom nobody meant.
-func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func(), err error) {
+func (b *Store) Prepare(configs []Config) (all map[string]*address.List, use func(), err error) {
 	// What Fetch has not read: at a start, which a signal ends
 	next := b.read(context.Background(), configs)
 	all = make(map[string]*address.List, len(next))
@@ -123,7 +123,7 @@ func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func
 // Fetch reads what Prepare of the same lists would have to read, for it, and until forget is
 // called. Who calls Prepare under a lock calls Fetch before: a URL may take its time, which ends
 // with ctx.
-func (b *Book) Fetch(ctx context.Context, configs []Config) (forget func()) {
+func (b *Store) Fetch(ctx context.Context, configs []Config) (forget func()) {
 	read := b.read(ctx, configs)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,7 @@ func (b *Book) Fetch(ctx context.Context, configs []Config) (forget func()) {
 
 // read returns lists by name: those in force that stay as they are configured, and the others,
 // begun.
-func (b *Book) read(ctx context.Context, configs []Config) map[string]*list {
+func (b *Store) read(ctx context.Context, configs []Config) map[string]*list {
 	b.mu.Lock()
 	before, ready := maps.Clone(b.lists), maps.Clone(b.ready)
 	b.mu.Unlock()
@@ -175,7 +175,7 @@ func (b *Book) read(ctx context.Context, configs []Config) map[string]*list {
 }
 
 // begin reads a list for the first time.
-func (b *Book) begin(ctx context.Context, l *list) error {
+func (b *Store) begin(ctx context.Context, l *list) error {
 	now := time.Now()
 	if l.File == "" {
 		restored := b.restore(l)
@@ -200,7 +200,7 @@ func (b *Book) begin(ctx context.Context, l *list) error {
 
 // Run looks at each list again when it is due, whatever the others do, until ctx is done. It alone
 // writes into Dir.
-func (b *Book) Run(ctx context.Context) {
+func (b *Store) Run(ctx context.Context) {
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	looked, busy := make(chan *list), make(map[*list]bool)
@@ -252,7 +252,7 @@ func (b *Book) Run(ctx context.Context) {
 
 // ReadFiles looks at all files again, and returns when that is done, or ctx. Run looks at URLs
 // soon.
-func (b *Book) ReadFiles(ctx context.Context) {
+func (b *Store) ReadFiles(ctx context.Context) {
 	b.mu.Lock()
 	all := b.lists
 	if b.woken != nil {
@@ -276,7 +276,7 @@ func (b *Book) ReadFiles(ctx context.Context) {
 	looking.Wait()
 }
 
-func (b *Book) inForce(l *list) bool {
+func (b *Store) inForce(l *list) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lists[l.Name] == l
@@ -292,7 +292,7 @@ func (l *list) due() time.Time {
 const retry = time.Minute
 
 // again looks at a list, and tells what has changed. The same failure is told once.
-func (b *Book) again(ctx context.Context, l *list) {
+func (b *Store) again(ctx context.Context, l *list) {
 	l.looking.Lock()
 	defer l.looking.Unlock()
 	before := l.Status()
@@ -332,7 +332,7 @@ func Entries(n int) string {
 }
 
 // look reads a list, and has it in force if it is good.
-func (b *Book) look(ctx context.Context, l *list) error {
+func (b *Store) look(ctx context.Context, l *list) error {
 	var text []byte
 	var tags validators
 	var same bool
@@ -399,7 +399,7 @@ func (l *list) Status() Status {
 }
 
 // Status is how all lists stand, by name.
-func (b *Book) Status() []Status {
+func (b *Store) Status() []Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := []Status{}
@@ -410,7 +410,7 @@ func (b *Book) Status() []Status {
 }
 
 // Collect gives the metrics of all lists.
-func (b *Book) Collect(to metric.Sink) {
+func (b *Store) Collect(to metric.Sink) {
 	for _, s := range b.Status() {
 		failing := 0.0
 		if s.Error != "" {

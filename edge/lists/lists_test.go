@@ -37,7 +37,7 @@ func config(name string) Config {
 }
 
 // begin has lists in force.
-func begin(t *testing.T, b *Book, configs ...Config) map[string]*address.List {
+func begin(t *testing.T, b *Store, configs ...Config) map[string]*address.List {
 	t.Helper()
 	all, use, err := b.Prepare(configs)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestFile(t *testing.T) {
 	c := config("partners")
 	c.File = file
 	happened := events.New(100, nil)
-	b := &Book{Events: happened}
+	b := &Store{Events: happened}
 	if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "lists: partners: open "+file) {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestURL(t *testing.T) {
 	defer s.Close()
 	c := config("tor")
 	c.URL = s.URL + "/list?key=secret"
-	b := &Book{Dir: filepath.Join(t.TempDir(), "lists")}
+	b := &Store{Dir: filepath.Join(t.TempDir(), "lists")}
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
 	var before time.Time // when the failures began
@@ -191,16 +191,16 @@ func TestURL(t *testing.T) {
 	s.Close()
 	asked.Store(0)
 	b.keep(b.lists["tor"])
-	next := &Book{Dir: b.Dir}
+	next := &Store{Dir: b.Dir}
 	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
 	c.URL = s.URL + "/other"
 	if _, _, err := next.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "has no good copy of an earlier answer") {
 		t.Errorf("the copy of another URL is used: %v", err)
 	}
-	if _, _, err := (&Book{}).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "with state_dir") {
+	if _, _, err := (&Store{}).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "with state_dir") {
 		t.Error(err)
 	}
-	begin(t, &Book{Offline: true}, c)
+	begin(t, &Store{Offline: true}, c)
 	if left, err := os.ReadDir(b.Dir); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v: want the copy of the URL in force alone", left, err)
 	}
@@ -252,7 +252,7 @@ func TestRun(t *testing.T) {
 	write(t, file.File, "192.0.2.0/24\n")
 	keep := filepath.Join(dir, "kept")
 	synctest.Test(t, func(t *testing.T) {
-		b := &Book{Dir: keep, Events: events.New(100, nil)}
+		b := &Store{Dir: keep, Events: events.New(100, nil)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { b.Run(ctx) })
@@ -314,8 +314,8 @@ func ok(text string) *http.Response {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
 }
 
-// run has a Book run until the end of a test.
-func run(t *testing.T, b *Book) {
+// run has a Store run until the end of a test.
+func run(t *testing.T, b *Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { b.Run(ctx) })
@@ -343,7 +343,7 @@ func TestHangingURL(t *testing.T) {
 		a, c := config("a"), config("c")
 		a.URL, a.Refresh = "http://hangs/", 5*time.Second
 		c.URL, c.Refresh = "http://answers/", 5*time.Second
-		b := new(Book)
+		b := new(Store)
 		begin(t, b, a, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -382,7 +382,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("a")
 		c.URL, c.Refresh = "http://hangs/", 5*time.Second
-		b := &Book{Dir: t.TempDir(), Events: events.New(10, nil)}
+		b := &Store{Dir: t.TempDir(), Events: events.New(10, nil)}
 		if err := b.write(&list{Config: c}, &answer{text: []byte("192.0.2.1\n")}); err != nil {
 			t.Fatal(err)
 		}
@@ -421,7 +421,7 @@ func TestCopies(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "lists")
 		c, other := config("a"), config("b")
 		c.URL, other.URL = "http://lists.example/a", "http://lists.example/b"
-		b := &Book{Dir: dir, Events: events.New(100, nil)}
+		b := &Store{Dir: dir, Events: events.New(100, nil)}
 		run(t, b)
 		pass := func(d time.Duration) {
 			time.Sleep(d)
@@ -485,7 +485,7 @@ func TestCopies(t *testing.T) {
 		pass(c.Refresh)
 		copies(c)
 
-		next := &Book{Dir: dir, Events: b.Events, Offline: true}
+		next := &Store{Dir: dir, Events: b.Events, Offline: true}
 		has(t, begin(t, next, c)["a"], "192.0.2.2", true)
 		whole, err := os.ReadFile(file(c))
 		if err != nil {
@@ -515,7 +515,7 @@ func TestFetch(t *testing.T) {
 	defer func() { client.Transport = nil }()
 	c := config("tor")
 	c.URL = "http://lists.example/tor"
-	b := new(Book)
+	b := new(Store)
 	forget := b.Fetch(t.Context(), []Config{c})
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
@@ -546,7 +546,7 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(c.File, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := new(Book).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, _, err := new(Store).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("%v, want that it is no regular file", err)
 	}
 }
@@ -581,7 +581,7 @@ func TestAnswers(t *testing.T) {
 		t.Helper()
 		c := config("a")
 		c.URL = s.URL + path
-		_, _, err := new(Book).Prepare([]Config{c})
+		_, _, err := new(Store).Prepare([]Config{c})
 		got := "nil"
 		if err != nil {
 			got = strings.TrimSuffix(strings.TrimPrefix(err.Error(), "lists: a: "+c.Where()+": "), "; with state_dir, what was read last would be kept for such a start")

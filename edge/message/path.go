@@ -36,7 +36,7 @@ var TooLong = Refuse(http.StatusRequestURITooLong, "target_too_long",
 //
 // Most paths are canonical already and are returned as they are, without a copy: the result is
 // valid as long as target and buf.
-func AppendPath(buf, target []byte) ([]byte, Reading) {
+func AppendPath(buf, target []byte) ([]byte, Interpretation) {
 	path := RawPath(target)
 	if IsCanonical(path) {
 		return path, 0
@@ -47,15 +47,15 @@ func AppendPath(buf, target []byte) ([]byte, Reading) {
 	return Canonicalize(buf[:0], path, 0)
 }
 
-// A Reading is how origins take a path that others take otherwise; they go together in any way. The
+// An Interpretation is how origins take a path that others take otherwise; they go together in any way. The
 // edge cannot know which origin is behind it, so a rule is about a request if it is about any
-// reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below
+// interpretation of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below
 // /api/ for the origin.
-type Reading uint8
+type Interpretation uint8
 
 const (
 	// Nothing resolves .. (Express and what else routes on the raw path)
-	upKept Reading = 1 << iota
+	upKept Interpretation = 1 << iota
 	// An encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
 	SlashKept
 	// A segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
@@ -65,7 +65,7 @@ const (
 	// The path ends at its first semicolon, and what follows is the query (find-my-way: /api;/x)
 	QueryCut
 
-	// TooMany is no reading: origins disagree on what the path is in more ways than are worth
+	// TooMany is no interpretation: origins disagree on what the path is in more ways than are worth
 	// trying. Real clients send no such path: one with a .. that is, or goes back over, what only
 	// some take for a segment; with a control byte, of which a null byte ends the path for some and
 	// a line feed is overlooked by others' patterns; with encoded slashes within parameters and
@@ -114,7 +114,7 @@ func IsCanonical(path []byte) bool {
 }
 
 // Several is how many readings there are, beside the canonical one, if these are.
-func (r Reading) Several() int {
+func (r Interpretation) Several() int {
 	n := 1 << bits.OnesCount8(uint8(r&^TooMany))
 	if r&semicolons == semicolons {
 		n -= n / 4
@@ -123,15 +123,15 @@ func (r Reading) Several() int {
 }
 
 // Has reports whether one of a path's readings is as.
-func (r Reading) Has(as Reading) bool { return as&^r == 0 && as&semicolons != semicolons }
+func (r Interpretation) Has(as Interpretation) bool { return as&^r == 0 && as&semicolons != semicolons }
 
 // semicolons are what servers do at one, of which each does one thing.
 const semicolons = ParamsCut | QueryCut
 
 // Canonicalize appends the path in one reading, where 0 is the canonical one. With that it finds
 // the other readings.
-func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
-	found := Reading(0)
+func Canonicalize(out, path []byte, as Interpretation) ([]byte, Interpretation) {
+	found := Interpretation(0)
 	if i := bytes.IndexByte(path, ';'); i >= 0 {
 		found = QueryCut
 		if as&QueryCut != 0 {

@@ -159,7 +159,7 @@ func TestRulesSeeWhatOriginsRead(t *testing.T) {
 		read++
 		plain := func(p []byte) string { return "/" + strings.Trim(string(p), "/") }
 		seen := map[string]bool{plain(canonical): true}
-		for as := Reading(1); as <= readings; as++ {
+		for as := Interpretation(1); as <= readings; as++ {
 			if readings.Has(as) {
 				other, _ := Canonicalize(nil, []byte(path), as)
 				seen[plain(other)] = true

@@ -4,13 +4,13 @@ import "net/http"
 
 // Request is a request, whatever protocol it came in. What it points to belongs to its reader.
 type Request struct {
-	Method   []byte  // as rules see it
-	Target   []byte  // as it came
-	Version  []byte  // of the protocol, as it names itself: HTTP/1.1
-	RawHost  []byte  // as it came, and as the origin gets it
-	Host     []byte  // in canonical form; none: a client of HTTP/1.0 need not say
-	Path     []byte  // of the target, in canonical form
-	Readings Reading // the others that the target's path has
+	Method   []byte         // as rules see it
+	Target   []byte         // as it came
+	Version  []byte         // of the protocol, as it names itself: HTTP/1.1
+	RawHost  []byte         // as it came, and as the origin gets it
+	Host     []byte         // in canonical form; none: a client of HTTP/1.0 need not say
+	Path     []byte         // of the target, in canonical form
+	Readings Interpretation // the others that the target's path has
 	Head     Head
 	Size     int   // of the whole head, in bytes; 0: it is not known where it ends
 	Length   int64 // of the body, in bytes, or LengthChunked

@@ -52,9 +52,9 @@ func Honest(answers, well uint64) bool {
 // IsWell reports whether an answer is a good one to a source that may be honest.
 func IsWell(status int) bool { return status >= 200 && status < 400 }
 
-// Board has the samples of all rules of an edge. The zero Board is ready. It is safe for concurrent
+// Registry has the samples of all rules of an edge. The zero Registry is ready. It is safe for concurrent
 // use.
-type Board struct {
+type Registry struct {
 	mu      sync.Mutex
 	samples map[string]*Sample
 	used    atomic.Int64 // of Room
@@ -69,7 +69,7 @@ type Rule struct {
 
 // Set has these rules sampled from now on, and no others, and returns their samples: those of rules
 // that have not changed go on.
-func (b *Board) Set(rules []Rule, now time.Time) []*Sample {
+func (b *Registry) Set(rules []Rule, now time.Time) []*Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next, list := make(map[string]*Sample, len(rules)), make([]*Sample, len(rules))
@@ -91,7 +91,7 @@ func (b *Board) Set(rules []Rule, now time.Time) []*Sample {
 }
 
 // Sample returns that of a rule; nil: it has none.
-func (b *Board) Sample(rule string) *Sample {
+func (b *Registry) Sample(rule string) *Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.samples[rule]

@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
 
-func sampleOf(t testing.TB, b *Board, window time.Duration) *Sample {
+func sampleOf(t testing.TB, b *Registry, window time.Duration) *Sample {
 	t.Helper()
 	return b.Set([]Rule{{Name: "a", Version: 7, Window: window}}, start)[0]
 }
@@ -107,7 +107,7 @@ func TestSuggest(t *testing.T) {
 		{"more than that", 600, 7, 0.01, true, false},
 		{"half", 100, 3, 0.5, false, true},
 	} {
-		var b Board
+		var b Registry
 		s := sampleOf(t, &b, time.Minute)
 		var peaks []int
 		for i := range test.honest + 200 {
@@ -151,7 +151,7 @@ func TestSuggest(t *testing.T) {
 
 // What is not enough is said.
 func TestNotEnough(t *testing.T) {
-	var b Board
+	var b Registry
 	s := sampleOf(t, &b, time.Minute)
 	for i := range 368 {
 		source := s.Of(uint64(i), start)
@@ -189,7 +189,7 @@ func TestNotEnough(t *testing.T) {
 func TestEdges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{100, 5000, 40000} {
-		boards := make([]Board, 3)
+		boards := make([]Registry, 3)
 		var samples []*Sample
 		for i := range boards {
 			samples = append(samples, sampleOf(t, &boards[i], time.Minute))
@@ -229,7 +229,7 @@ func TestEdges(t *testing.T) {
 
 // A sample forgets what is older than two halves, is bounded, and begins anew when its rule changes.
 func TestForgets(t *testing.T) {
-	var b Board
+	var b Registry
 	s := sampleOf(t, &b, time.Minute)
 	n := func(now time.Time) int { return len(s.Part(now).Sample) }
 	s.Of(1, start).Hits(5)
@@ -269,7 +269,7 @@ func TestForgets(t *testing.T) {
 
 // All samples together take no more room than there is. One that finds none has what it has got, and says of fewer sources.
 func TestRoom(t *testing.T) {
-	var b Board
+	var b Registry
 	var list []Rule
 	for i := range 2*Room/Kept + 1 {
 		list = append(list, Rule{Name: string(rune('a' + i)), Window: time.Second})
@@ -303,7 +303,7 @@ func TestRoom(t *testing.T) {
 
 // Requests at the same time lose no peak and no source.
 func TestAtOnce(t *testing.T) {
-	var b Board
+	var b Registry
 	s := sampleOf(t, &b, time.Minute)
 	var all sync.WaitGroup
 	for g := range 4 {
@@ -334,7 +334,7 @@ func BenchmarkOf(b *testing.B) {
 		tag  uint64
 	}{{"sampled", 1}, {"not sampled", math.MaxUint64}} {
 		b.Run(test.name, func(b *testing.B) {
-			var board Board
+			var board Registry
 			s := sampleOf(b, &board, time.Minute)
 			for i := range 2 * Kept {
 				s.Of(1+uint64(i)<<30, start)
@@ -353,7 +353,7 @@ func BenchmarkOf(b *testing.B) {
 // A counter learns later of what other edges have counted: the peak is that, also if the source never comes again. Who has been away for a window is
 // not looked at.
 func TestSweep(t *testing.T) {
-	var b Board
+	var b Registry
 	s := b.Set([]Rule{{Name: "a", Window: time.Minute}}, start)[0]
 	client := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 	source := s.Of(1, start)

@@ -26,7 +26,7 @@ type copyLine struct {
 
 const copyForm = 1
 
-func (k *Keeper) restore() error {
+func (k *Loader) restore() error {
 	f, err := os.Open(k.Copy)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (k *Keeper) restore() error {
 	if head.Form != copyForm || head.Check != k.Check {
 		return errors.New("it was written under another pop.secret_file, or by another version")
 	}
-	book := &Book{now: time.Now().UnixMilli()}
+	book := &Builder{now: time.Now().UnixMilli()}
 	for {
 		var line copyLine
 		if err := in.Decode(&line); err == io.EOF {
@@ -52,14 +52,14 @@ func (k *Keeper) restore() error {
 		if err != nil {
 			return err
 		}
-		book.Say(client, line.Quota, false)
+		book.Put(client, line.Quota, false)
 	}
 	k.book, k.mark, k.saved = book, head.Mark, head.Mark
 	return nil
 }
 
 // save writes the copy, if there is anything new: 100 bytes for a quota, at most once a minute.
-func (k *Keeper) save() {
+func (k *Loader) save() {
 	k.mu.Lock()
 	snap, mark := k.snap, k.mark
 	k.mu.Unlock()
@@ -77,7 +77,7 @@ func (k *Keeper) save() {
 	k.saved = mark
 }
 
-func (k *Keeper) write(snap *Snapshot, mark Mark) (err error) {
+func (k *Loader) write(snap *Snapshot, mark Mark) (err error) {
 	draft, err := os.CreateTemp(filepath.Dir(k.Copy), "."+filepath.Base(k.Copy)+".*")
 	if err != nil {
 		return err

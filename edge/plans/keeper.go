@@ -76,9 +76,9 @@ const (
 	DeleteAll   Does = "deleted all" // whatever the rule
 )
 
-// A Keeper keeps a store's content in memory, and reads what changes. Its fields are set before
+// A Loader keeps a store's content in memory, and reads what changes. Its fields are set before
 // Load.
-type Keeper struct {
+type Loader struct {
 	Store   Store
 	Refresh time.Duration
 	// Source is the client that a store's key stands for. It reports false for what is no key.
@@ -98,7 +98,7 @@ type Keeper struct {
 	// Holds one while the store is read, which may take long: mu is held only after it
 	reading chan struct{}
 	mu      sync.Mutex
-	book    *Book
+	book    *Builder
 	snap    *Snapshot
 	mark    Mark
 	saved   Mark
@@ -119,8 +119,8 @@ var errSlow = errors.New("no answer in time")
 // Load reads all that there is. While the store is away, an edge starts with its copy; without one
 // that is the error, because clients that pay for more would be held to the limits of those that do
 // not.
-func (k *Keeper) Load(ctx context.Context) error {
-	k.book, k.wake, k.reading = new(Book), make(chan struct{}, 1), make(chan struct{}, 1)
+func (k *Loader) Load(ctx context.Context) error {
+	k.book, k.wake, k.reading = new(Builder), make(chan struct{}, 1), make(chan struct{}, 1)
 	copied := false
 	if k.Copy != "" {
 		switch err := k.restore(); {
@@ -146,7 +146,7 @@ func (k *Keeper) Load(ctx context.Context) error {
 
 // Run reads what changes, and has quotas begin and end, until ctx is done. A store that takes its
 // time does not hold up the latter.
-func (k *Keeper) Run(ctx context.Context) {
+func (k *Loader) Run(ctx context.Context) {
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	reader.Go(func() { k.follow(ctx) })
@@ -165,7 +165,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // due publishes what is in force since a quota began or ended, and returns when to look at the
 // clock again: it may step.
-func (k *Keeper) due() time.Duration {
+func (k *Loader) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -180,7 +180,7 @@ func (k *Keeper) due() time.Duration {
 }
 
 // follow reads the store again and again.
-func (k *Keeper) follow(ctx context.Context) {
+func (k *Loader) follow(ctx context.Context) {
 	defer k.save()
 	tick, saved := time.NewTicker(k.Refresh), time.Now()
 	defer tick.Stop()
@@ -208,7 +208,7 @@ func (k *Keeper) follow(ctx context.Context) {
 	}
 }
 
-func (k *Keeper) away(err error) {
+func (k *Loader) away(err error) {
 	k.read = time.Now()
 	if !k.down {
 		k.down = true
@@ -218,7 +218,7 @@ func (k *Keeper) away(err error) {
 }
 
 // update reads what has changed, and has it in force.
-func (k *Keeper) update(ctx context.Context) error {
+func (k *Loader) update(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := time.AfterFunc(readTime, func() { cancel(errSlow) })
@@ -229,12 +229,12 @@ func (k *Keeper) update(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	var all *Book // nil: only what has changed is read
+	var all *Builder // nil: only what has changed is read
 	var changed []Change
 	now, odd := time.Now(), 0
 	mark, err := k.Store.Changes(ctx, k.mark, func(is bool) {
 		if is {
-			all = &Book{now: now.UnixMilli()}
+			all = &Builder{now: now.UnixMilli()}
 			patience.Reset(loadTime)
 		}
 	}, func(c Change) {
@@ -274,17 +274,17 @@ func (k *Keeper) update(ctx context.Context) error {
 }
 
 // say has a book take in a change. It reports false for one that cannot be: then nothing is said.
-func (k *Keeper) say(book *Book, c Change) bool {
+func (k *Loader) say(book *Builder, c Change) bool {
 	client, ok := k.Source(c.Key)
 	if !ok {
 		return false
 	}
 	can := c.Removed || c.Quota.Limit <= algorithm.MaxLimit
-	book.Say(client, c.Quota, c.Removed || !can)
+	book.Put(client, c.Quota, c.Removed || !can)
 	return can
 }
 
-func (k *Keeper) publish(now time.Time) {
+func (k *Loader) publish(now time.Time) {
 	k.snap = k.book.Snapshot(now)
 	k.Publish(k.snap)
 }
@@ -294,7 +294,7 @@ var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters
 
 // Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one
 // that it is kept under, and the others are those that it may have been kept under before.
-func (k *Keeper) Put(ctx context.Context, keys []string, q Quota, by Author) error {
+func (k *Loader) Put(ctx context.Context, keys []string, q Quota, by Author) error {
 	by.Edge = k.Edge
 	return k.change(ctx, func(ctx context.Context) error {
 		return k.Store.Put(ctx, keys, q, by,
@@ -303,7 +303,7 @@ func (k *Keeper) Put(ctx context.Context, keys []string, q Quota, by Author) err
 }
 
 // Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
-func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string,
+func (k *Loader) Delete(ctx context.Context, keys []string, rule *string,
 	by Author) (n int, err error) {
 	by.Edge = k.Edge
 	err = k.change(ctx, func(ctx context.Context) (err error) {
@@ -314,7 +314,7 @@ func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string,
 }
 
 // History is the changes of a client and their authors, the newest first. It reads the store.
-func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
+func (k *Loader) History(ctx context.Context, keys []string) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	list, err := k.Store.History(ctx, keys)
@@ -327,7 +327,7 @@ func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
 // List is clients of whom something is said, as the store has them: the next n after one, those
 // with a quota of a plan or all (""). It reads the store, and has in force here what others have
 // changed there.
-func (k *Keeper) List(ctx context.Context, after, plan string, n int) ([]string, error) {
+func (k *Loader) List(ctx context.Context, after, plan string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	err := k.update(ctx)
@@ -349,14 +349,14 @@ var ErrAway = errors.New("plans: the store does not take it, and nothing is chan
 
 // Look reads what has changed in the store by now, so that a change is not reported together with
 // others' earlier ones.
-func (k *Keeper) Look(ctx context.Context) error {
+func (k *Loader) Look(ctx context.Context) error {
 	if err := k.update(ctx); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)
 	}
 	return nil
 }
 
-func (k *Keeper) change(ctx context.Context, do func(context.Context) error) error {
+func (k *Loader) change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	if err := do(ctx); err != nil {
@@ -375,7 +375,7 @@ type Status struct {
 }
 
 // Status may be called from anywhere.
-func (k *Keeper) Status() Status {
+func (k *Loader) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Status{Up: !k.down, Read: k.read, Clients: k.snap.Clients(), Unkept: k.unkept}

@@ -103,16 +103,16 @@ func source(key string) (counter.Source, bool) {
 }
 
 // keeper makes one on a shelf, and notes what it publishes and warns of.
-func keeper(s *shelf, file string) (k *Keeper, latest func() *Snapshot, warned *[]string) {
+func keeper(s *shelf, file string) (k *Loader, latest func() *Snapshot, warned *[]string) {
 	var now atomic.Pointer[Snapshot]
 	warned = new([]string)
-	k = &Keeper{Store: s, Refresh: 5 * time.Second, Copy: file, Check: "check", Source: source,
+	k = &Loader{Store: s, Refresh: 5 * time.Second, Copy: file, Check: "check", Source: source,
 		Publish: func(s *Snapshot) { now.Store(s) },
 		Warn:    func(message string, _ ...any) { *warned = append(*warned, message) }}
 	return k, now.Load, warned
 }
 
-func run(t *testing.T, k *Keeper) (stop func()) {
+func run(t *testing.T, k *Loader) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

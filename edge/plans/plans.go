@@ -1,9 +1,9 @@
 // Package plans keeps which plan a client is on, and which limits were agreed with it alone.
 //
 // What operators say of a client is a list of quotas, kept in a store that edges share. An edge has
-// all of it in memory: a Book takes in what changes, and makes a Snapshot of it, which is immutable
+// all of it in memory: a Builder takes in what changes, and makes a Snapshot of it, which is immutable
 // and the only thing that a request looks at. A quota that begins or ends at a time makes the next
-// Snapshot then. A Keeper reads the store in the background. No request waits for a store.
+// Snapshot then. A Loader reads the store in the background. No request waits for a store.
 //
 // A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a
 // key.
@@ -172,8 +172,8 @@ func (s *Snapshot) Next() time.Time {
 	return time.UnixMilli(s.next)
 }
 
-// A Book takes quotas in. It is for one goroutine. The zero Book is empty.
-type Book struct {
+// A Builder takes quotas in. It is for one goroutine. The zero Builder is empty.
+type Builder struct {
 	shards [shards]map[counter.Source]*Client
 	shown  [shards]bool // a Snapshot has this very map
 	count  int
@@ -208,9 +208,9 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// Say adds a quota, replacing one of the same client and rule that begins at the same time, or
+// Put adds a quota, replacing one of the same client and rule that begins at the same time, or
 // removes that.
-func (b *Book) Say(client counter.Source, q Quota, removed bool) {
+func (b *Builder) Put(client counter.Source, q Quota, removed bool) {
 	shard := shardOf(client)
 	was := b.shards[shard][client]
 	list := slices.DeleteFunc(slices.Clone(was.Quotas()),
@@ -227,7 +227,7 @@ func (b *Book) Say(client counter.Source, q Quota, removed bool) {
 }
 
 // remember has a later Snapshot see that a quota begins or ends.
-func (b *Book) remember(client counter.Source, q Quota) {
+func (b *Builder) remember(client counter.Source, q Quota) {
 	for _, at := range []int64{q.Start, q.End} {
 		if at > b.now {
 			heap.Push(&b.times, moment{at, client})
@@ -239,7 +239,7 @@ func (b *Book) remember(client counter.Source, q Quota) {
 }
 
 // schedule finds all moments that are to come.
-func (b *Book) schedule() {
+func (b *Builder) schedule() {
 	b.times = b.times[:0]
 	for i := range b.shards {
 		for source, c := range b.shards[i] {
@@ -257,7 +257,7 @@ func (b *Book) schedule() {
 
 // rewind has what is known be as it was at a time: the clock was ahead, and what had ended then has
 // not.
-func (b *Book) rewind(to int64) {
+func (b *Builder) rewind(to int64) {
 	b.now = to
 	for i := range b.shards {
 		for source, c := range b.shards[i] {
@@ -273,7 +273,7 @@ func (b *Book) rewind(to int64) {
 }
 
 // set stores what is in force for a client from b.now on.
-func (b *Book) set(client counter.Source, was *Client, list []Quota) {
+func (b *Builder) set(client counter.Source, was *Client, list []Quota) {
 	shard := shardOf(client)
 	if b.shown[shard] {
 		b.shards[shard], b.shown[shard] = maps.Clone(b.shards[shard]), false
@@ -295,7 +295,7 @@ func (b *Book) set(client counter.Source, was *Client, list []Quota) {
 	b.tally(now, 1)
 }
 
-func (b *Book) client(list []Quota) *Client {
+func (b *Builder) client(list []Quota) *Client {
 	plain := len(list) == 1 && list[0].Start == 0 && list[0].End == 0
 	if plain {
 		if c := b.plain[list[0]]; c != nil {
@@ -322,7 +322,7 @@ func (b *Book) client(list []Quota) *Client {
 }
 
 // tally counts how many clients have a limit.
-func (b *Book) tally(c *Client, by int) {
+func (b *Builder) tally(c *Client, by int) {
 	if c == nil {
 		return
 	}
@@ -345,7 +345,7 @@ func (b *Book) tally(c *Client, by int) {
 
 // Snapshot is what is known as it is at a time. One before that of the last Snapshot costs a look
 // at every client.
-func (b *Book) Snapshot(at time.Time) *Snapshot {
+func (b *Builder) Snapshot(at time.Time) *Snapshot {
 	if now := at.UnixMilli(); now < b.now {
 		b.rewind(now)
 	} else {

@@ -18,12 +18,12 @@ func client(n int) counter.Source {
 
 // Of what stands over another, both say so, and whether the other comes back.
 func TestState(t *testing.T) {
-	var b Book
+	var b Builder
 	for _, q := range []Quota{
 		{Plan: "free"}, {Plan: "pro", Start: 100_000, End: 900_000}, {Plan: "gold", Start: 200_000, End: 500_000}, {Plan: "team", Start: 700_000},
 		{Rule: "api", Limit: 5}, {Rule: "api", Limit: 6, Start: 100_000, End: 300_000},
 	} {
-		b.Say(client(1), q, false)
+		b.Put(client(1), q, false)
 	}
 	c := b.Snapshot(time.Unix(0, 0)).Of(client(1))
 	for at, want := range map[int64][]State{
@@ -44,7 +44,7 @@ func TestState(t *testing.T) {
 
 // What is said of clients, at which second it is asked for, and what holds then.
 func TestBook(t *testing.T) {
-	var b Book
+	var b Builder
 	at := func(second int64) *Snapshot { return b.Snapshot(time.Unix(second, 0)) }
 	wants := func(s *Snapshot, n int, rule, plan string, limit uint32) {
 		t.Helper()
@@ -62,11 +62,11 @@ func TestBook(t *testing.T) {
 	wants(empty, 1, "api", "", 0)
 	next(empty, 0)
 
-	b.Say(client(1), Quota{Plan: "pro"}, false)
-	b.Say(client(2), Quota{Plan: "pro"}, false)
-	b.Say(client(2), Quota{Rule: "api", Limit: 500, Start: 110_000, End: 120_000}, false)
-	b.Say(client(2), Quota{Rule: "api", Limit: 900, Start: 115_000}, false)
-	b.Say(client(3), Quota{Rule: "api", Plan: "gold"}, false)
+	b.Put(client(1), Quota{Plan: "pro"}, false)
+	b.Put(client(2), Quota{Plan: "pro"}, false)
+	b.Put(client(2), Quota{Rule: "api", Limit: 500, Start: 110_000, End: 120_000}, false)
+	b.Put(client(2), Quota{Rule: "api", Limit: 900, Start: 115_000}, false)
+	b.Put(client(3), Quota{Rule: "api", Plan: "gold"}, false)
 	s := at(101)
 	wants(empty, 1, "api", "", 0) // is what it was
 	wants(s, 1, "api", "pro", 0)
@@ -90,7 +90,7 @@ func TestBook(t *testing.T) {
 	s = at(120)
 	wants(s, 2, "api", "pro", 900)
 	next(s, 0)
-	b.Say(client(2), Quota{Rule: "api", Start: 115_000}, true)
+	b.Put(client(2), Quota{Rule: "api", Start: 115_000}, true)
 	s = at(121)
 	wants(s, 2, "api", "pro", 0)
 	if len(s.Limits("api")) != 0 {
@@ -105,17 +105,17 @@ func TestBook(t *testing.T) {
 	}
 	wants(at(121), 2, "api", "pro", 0)
 	for _, q := range []Quota{{}, {Rule: "api", Start: 110_000}} {
-		b.Say(client(2), q, true)
+		b.Put(client(2), q, true)
 	}
 	if s = at(122); s.Of(client(2)) != nil || s.Clients() != 2 {
 		t.Errorf("%d clients", s.Clients())
 	}
 }
 
-// A Book against the obvious: a list of quotas, looked through for each question. Older snapshots stay what they were.
+// A Builder against the obvious: a list of quotas, looked through for each question. Older snapshots stay what they were.
 func TestBookIsItsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var b Book
+		var b Builder
 		type name struct {
 			client int
 			rule   string
@@ -182,7 +182,7 @@ func TestBookIsItsTwin(t *testing.T) {
 				q.End = now + rapid.Int64Range(-5, 9).Draw(t, "end")
 			}
 			n, removed := rapid.IntRange(0, 3).Draw(t, "client"), rapid.IntRange(0, 3).Draw(t, "removed") == 0
-			b.Say(client(n), q, removed)
+			b.Put(client(n), q, removed)
 			if k := (name{n, q.Rule, q.Start}); removed {
 				delete(twin, k)
 			} else {
@@ -207,12 +207,12 @@ func TestBookIsItsTwin(t *testing.T) {
 
 // Moments of quotas that were taken away do not pile up.
 func TestMomentsAreBounded(t *testing.T) {
-	var b Book
+	var b Builder
 	b.Snapshot(time.Unix(1, 0))
 	for i := range 100_000 {
 		q := Quota{Plan: "pro", Start: int64(10_000 + i)}
-		b.Say(client(1), q, false)
-		b.Say(client(1), q, true)
+		b.Put(client(1), q, false)
+		b.Put(client(1), q, true)
 	}
 	if n := len(b.times); n > 5000 {
 		t.Errorf("%d moments for no quota", n)

@@ -33,7 +33,7 @@ func FuzzRequestHead(f *testing.F) {
 	}
 	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := &front.Client{Conn: sender{rest: bytes.NewReader(request)}, Site: &front.Site{}}
+		c := &front.Client{Conn: sender{rest: bytes.NewReader(request)}, Server: &front.Server{}}
 		c.Reader = bufio.NewReaderSize(c, 32<<10)
 		x := &http1.RequestHead{}
 		p := &Forward{Bounds: &Bounds{}, in: &x.Request, order: Order{Peer: netip.MustParseAddr("192.0.2.1")}, Counted: func(*message.Names) {}}

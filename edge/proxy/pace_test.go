@@ -19,7 +19,7 @@ import (
 // paced is a client's connection and its other end.
 func paced() (*front.Client, net.Conn) {
 	near, far := net.Pipe()
-	return &front.Client{Conn: near, Raw: near, Site: &front.Site{Limits: front.Limits{IdleTimeout: time.Minute, AnswerRate: 500}}}, far
+	return &front.Client{Conn: near, Raw: near, Server: &front.Server{Limits: front.Limits{IdleTimeout: time.Minute, AnswerRate: 500}}}, far
 }
 
 // move reads or writes n bytes each second, until do fails or the given time has passed.
@@ -74,7 +74,7 @@ func TestSlowReadersOfStreams(t *testing.T) {
 
 			const size = 1 << 20
 			e := new(front.Exchange)
-			e.Reset(&front.Guarded{Conn: c})
+			e.Reset(&front.HeadFilter{Conn: c})
 			p := &Forward{on: e}
 			b := &p.body
 			*b = answerBody{link: &upstream.Link{Conn: near}, timeout: time.Hour}
@@ -88,7 +88,7 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			case test.cut && (!errors.Is(err, os.ErrDeadlineExceeded) || took < test.from || took > test.until):
 				t.Errorf("%+v: %d bytes left after %v, %v", test, b.Left, took, err)
 			}
-			if cut := c.Site.SlowReaders.Load() == 1; cut != test.cut || c.Paced {
+			if cut := c.Server.SlowReaders.Load() == 1; cut != test.cut || c.Paced {
 				t.Errorf("%+v: counted as cut %t, still paced %t", test, cut, c.Paced)
 			}
 		})

@@ -50,7 +50,7 @@ func newEdge(t testing.TB, yaml string, change ...func(*edge.Options)) *edge.Ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil), Events: events.New(100, nil)}
+	o := edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Blocks: mitigation.New(1<<12, nil), Events: events.New(100, nil)}
 	for _, f := range change {
 		f(&o)
 	}

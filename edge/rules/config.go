@@ -30,11 +30,11 @@ type Config struct {
 	// Timeouts of repeated blocks, ascending
 	Escalate []Duration `json:"escalate,omitempty"`
 	// How soon after the end of a block that is
-	EscalateWithin Duration           `json:"escalate_within"`
-	Mode           Mode               `json:"mode"`
-	FirstSight     limiter.FirstSight `json:"first_sight"`
-	OnStoreFailure limiter.Posture    `json:"on_store_failure"`
-	Count          Count              `json:"count"`
+	EscalateWithin Duration              `json:"escalate_within"`
+	Mode           Mode                  `json:"mode"`
+	FirstSight     limiter.FirstSight    `json:"first_sight"`
+	OnStoreFailure limiter.FailurePolicy `json:"on_store_failure"`
+	Count          Count                 `json:"count"`
 	// Percent of sources that the rule is about
 	Share int `json:"share"`
 	// How many of the first characters of its key operators see

@@ -85,7 +85,7 @@ func (d *Decision) Against(source counter.Source) (refused, spared bool) {
 		if r := &d.Results[i]; r.Source == source {
 			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated ||
 				r.Verdict == limiter.FailedClosed
-			spared = spared || r.Verdict == limiter.Shadowed && !r.Rule.Beside
+			spared = spared || r.Verdict == limiter.Shadowed && !r.Rule.Observer
 		}
 	}
 	return refused, spared && !refused
@@ -139,7 +139,7 @@ func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Sou
 	covering []counter.Source, now time.Time) (counter.Source, bool) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
-		if s, counts := at.Of(source, client); counts && l.Blocks(at.Rule, s, covering, now) {
+		if s, counts := at.Of(source, client); counts && l.IsBlocked(at.Rule, s, covering, now) {
 			return s, true
 		}
 	}
@@ -157,7 +157,7 @@ func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.S
 		if all, ok := s.Prefix(); !counts || !ok || all.Bits() > p.Bits() {
 			continue
 		}
-		if end := l.BlocksUntil(at.Rule, s, covering, now); end.After(until) {
+		if end := l.BlockedUntil(at.Rule, s, covering, now); end.After(until) {
 			until = end
 		}
 	}
@@ -166,12 +166,12 @@ func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.S
 
 // Match adds the rules about a request, each once: those that match any reading of its path. For a
 // request without a host it is called for each that the origin may assume.
-func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
+func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Interpretation) {
 	n := len(d.Rules)
 	d.searched += len(message.RawPath(target)) * (1 + readings.Several())
 	long := d.searched > MaxSearched
 	d.Rules = s.index.Find(d.Rules, host, path, method, long)
-	for as := message.Reading(1); as <= readings; as++ {
+	for as := message.Interpretation(1); as <= readings; as++ {
 		if readings.Has(as) {
 			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
 			d.Rules = s.index.Find(d.Rules, host, d.buf, method, long)
@@ -204,7 +204,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			var hold bool
 			var bad *key.Part
 			d.asked = append(d.asked, r)
-			if hold, d.buf, bad = r.when.Hold(&d.request, client, d.buf); bad != nil && !r.Beside {
+			if hold, d.buf, bad = r.when.Hold(&d.request, client, d.buf); bad != nil && !r.Observer {
 				return bad.Refusal()
 			}
 			if !hold || bad != nil {
@@ -237,7 +237,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 				i = len(d.keys)
 				var bad *key.Part
 				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source,
-					d.buf); bad != nil && r.Beside {
+					d.buf); bad != nil && r.Observer {
 					continue
 				} else if bad != nil {
 					return bad.Refusal()
@@ -246,14 +246,14 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 				k.start, k.named = key.Look(r.Parts, d.buf, r.shows)
 				d.keys = append(d.keys, k)
 			}
-			d.keys[i].counts = d.keys[i].counts || !r.Beside
+			d.keys[i].counts = d.keys[i].counts || !r.Observer
 			s = d.keys[i].source
 		}
 		if !r.IsAbout(secret, s) {
 			continue
 		}
 		if d.searched > MaxSearched && r.Config.Match.IsSearched() {
-			if r.Beside {
+			if r.Observer {
 				continue
 			}
 			return message.TooLong
@@ -322,7 +322,7 @@ func (d *Decision) Tags(to []message.Field) []message.Field {
 // in force does.
 func (d *Decision) AsksClaims() (any, inForce bool) {
 	for _, r := range d.Rules {
-		any, inForce = any || r.claims, inForce || r.claims && !r.Beside
+		any, inForce = any || r.claims, inForce || r.claims && !r.Observer
 	}
 	return any, inForce
 }

@@ -47,7 +47,7 @@ func newBench(t testing.TB, list ...Config) *bench {
 	must(t, err)
 	return &bench{
 		rules: set, host: []byte("example.com"), path: []byte("/"), method: []byte("GET"),
-		limiter: limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 18}), Bits: mitigation.New(1<<16, nil)},
+		limiter: limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 18}), Blocks: mitigation.New(1<<16, nil)},
 	}
 }
 
@@ -113,13 +113,13 @@ func TestTalliesCountEachRequestInEachRule(t *testing.T) {
 }
 
 func TestTalliesCountWhatWasSkipped(t *testing.T) {
-	for _, p := range []limiter.Posture{limiter.Local, limiter.Open, limiter.Closed} {
+	for _, p := range []limiter.FailurePolicy{limiter.Local, limiter.Open, limiter.Closed} {
 		b := newBench(t, ruleOf("r", 1, func(r *Config) { r.OnStoreFailure = p }))
 		b.limiter.Up = func(counter.Source) bool { return false }
 		for range 3 {
 			b.decide(ip("192.0.2.9"), epoch)
 		}
-		want := map[limiter.Posture][2]uint64{limiter.Open: {3, 0}, limiter.Closed: {0, 3}}[p]
+		want := map[limiter.FailurePolicy][2]uint64{limiter.Open: {3, 0}, limiter.Closed: {0, 3}}[p]
 		if tally := b.rules.Rules[0].Tally; tally.Open.Load() != want[0] || tally.Closed.Load() != want[1] {
 			t.Errorf("%s: %d admitted and %d refused without asking, want %v", p, tally.Open.Load(), tally.Closed.Load(), want)
 		}

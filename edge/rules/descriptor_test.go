@@ -60,7 +60,7 @@ func TestOneReportForACall(t *testing.T) {
 	var d Decision
 	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &q)
 	table, now := counter.New(counter.Options{Counters: 1 << 10, Tier: true}), time.Unix(1_800_000_000, 0)
-	l := limiter.Limiter{Counters: table, Bits: mitigation.New(1<<10, nil)}
+	l := limiter.Limiter{Counters: table, Blocks: mitigation.New(1<<10, nil)}
 	if l.Decide(&d.Decision, now); d.Refused() {
 		t.Fatal("it is refused")
 	}

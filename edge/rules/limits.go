@@ -367,7 +367,7 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 		name := counts
 		if i > 0 {
 			other := common
-			other.Further = true
+			other.ExtraLimit = true
 			to = &other
 			if s.v4 == none || s.v6 == none {
 				name += fmt.Sprintf(" /%d", max(s.v4, s.v6))

@@ -209,7 +209,7 @@ func (r *Rule) knows() *planned {
 // newVariant is a rule by another limit, which is the only one that it has.
 func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
-	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
+	v.Config.Limit, v.of, v.VariantOf = limit, r, r.Counter.ID
 	var err error
 	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit),
 		limit, r.Counter.Estimate); err != nil {
@@ -231,7 +231,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*algorithm.Spec
 	next := make(map[*planned]map[uint32]*Rule)
-	for _, r := range slices.Concat(s.Rules, s.Tried) {
+	for _, r := range slices.Concat(s.Rules, s.Trials) {
 		for i := range r.Limits {
 			kept = append(kept, r.Limits[i].Counter)
 		}

@@ -59,13 +59,13 @@ func clientKey(t testing.TB) ClientKey {
 // book is who is on which plan.
 func book(t testing.TB, said map[string]plans.Quota) *plans.Snapshot {
 	t.Helper()
-	var b plans.Book
+	var b plans.Builder
 	for key, q := range said {
 		client, _, ok := clientKey(t).Of(key)
 		if !ok {
 			t.Fatalf("%q is no key", key)
 		}
-		b.Say(client, q, false)
+		b.Put(client, q, false)
 	}
 	return b.Snapshot(time.Unix(1000, 0))
 }
@@ -176,7 +176,7 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		}
 		var listed []string
 		for r, l := range set.EachLimit() {
-			listed = append(listed, fmt.Sprint(r.Config.Name, " ", l.Counter.Limit, " ", r.Of != 0))
+			listed = append(listed, fmt.Sprint(r.Config.Name, " ", l.Counter.Limit, " ", r.VariantOf != 0))
 			if l.Rule != &r.Rule {
 				t.Errorf("%s: %s is a further limit", name, l.Policy)
 			}
@@ -208,7 +208,7 @@ func TestVariantsStay(t *testing.T) {
 	set := plannedSet(t, api(), Default("other", 5))
 	r := set.ByName("api")
 	pro := r.Variants()[100]
-	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.Of != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
+	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.VariantOf != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
 		t.Fatalf("%+v", r.Variants())
 	}
 	twin, err := algorithm.NewSliding(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
@@ -334,7 +334,7 @@ func TestOrganisations(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		p.SecretKeys = hidden
 		keys := clientKeys(t, p)
-		var b plans.Book
+		var b plans.Builder
 		for _, said := range []struct {
 			by, client string
 			quota      plans.Quota
@@ -357,7 +357,7 @@ func TestOrganisations(t *testing.T) {
 					t.Errorf("%s %s: the store's %s is %v, want %v", said.by, said.client, text, got, k.Known(client))
 				}
 			}
-			b.Say(k.Known(client), said.quota, false)
+			b.Put(k.Known(client), said.quota, false)
 		}
 		who := b.Snapshot(time.Unix(1000, 0))
 		if _, err := set.Vary(who); err != nil {
@@ -420,7 +420,7 @@ func deciding(b testing.TB, set *Set, who *plans.Snapshot, line string) func() {
 	if _, err := set.Vary(who); err != nil {
 		b.Fatal(err)
 	}
-	l := limiter.Limiter{Counters: counter.New(counter.Options{Counters: 100_000}), Bits: mitigation.New(1024, nil)}
+	l := limiter.Limiter{Counters: counter.New(counter.Options{Counters: 100_000}), Blocks: mitigation.New(1024, nil)}
 	q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(b, "Host: example.com", "User-Agent: bench", line)}
 	addr := netip.MustParseAddr("192.0.2.1")
 	source, now := counter.SourceOf(addr, 32, 64), epoch
@@ -469,16 +469,16 @@ func BenchmarkMillionClients(b *testing.B) {
 	k := clientKey(b)
 	for b.Loop() {
 		before := memory(b)
-		var said plans.Book
+		var said plans.Builder
 		sources := func(i int) counter.Source {
 			client, _, _ := k.Of("client-key-" + strconv.Itoa(i))
 			return client
 		}
 		for i := range clients {
-			said.Say(sources(i), plans.Quota{Plan: []string{"free", "pro", "gold"}[i%3]}, false)
+			said.Put(sources(i), plans.Quota{Plan: []string{"free", "pro", "gold"}[i%3]}, false)
 		}
 		for i := range own {
-			said.Say(sources(i*97), plans.Quota{Rule: "api", Limit: uint32(1000 + i), End: 4_000_000_000_000}, false)
+			said.Put(sources(i*97), plans.Quota{Rule: "api", Limit: uint32(1000 + i), End: 4_000_000_000_000}, false)
 		}
 		who := said.Snapshot(epoch)
 		set := plannedSet(b, api())
@@ -506,7 +506,7 @@ func BenchmarkMillionClients(b *testing.B) {
 			b.Errorf("%d MB, want at most 250", all/1e6)
 		}
 		// A change copies a shard, and what it takes is not above a millisecond's work.
-		said.Say(sources(5), plans.Quota{Plan: "gold"}, false)
+		said.Put(sources(5), plans.Quota{Plan: "gold"}, false)
 		if said.Snapshot(epoch).Clients() < clients {
 			b.Error("a change lost clients")
 		}
@@ -696,11 +696,11 @@ func TestOwnLimitWithoutPlans(t *testing.T) {
 	if got := under(t, set, nil, "X-Key: own"); !maps.Equal(got, all) {
 		t.Errorf("%v, want %v", got, all)
 	}
-	var b plans.Book
+	var b plans.Builder
 	client, _, _ := clientKey(t).Of("own")
 	own := map[string]uint32{"plain": 5, "both": 6, "third": 7, "site": 8, "about": 9}
 	for rule, limit := range own {
-		b.Say(client, plans.Quota{Rule: rule, Limit: limit}, false)
+		b.Put(client, plans.Quota{Rule: rule, Limit: limit}, false)
 	}
 	who := b.Snapshot(time.Unix(1000, 0))
 	if changed, err := set.Vary(who); err != nil || !changed {

@@ -204,7 +204,7 @@ func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
 
 // Claims are the names of claims of tokens by which rules that are not off count.
 func (s *Set) Claims() (names []string) {
-	for _, r := range slices.Concat(s.Rules, s.Tried) {
+	for _, r := range slices.Concat(s.Rules, s.Trials) {
 		for _, p := range r.Parts {
 			if p.Kind == key.Claim {
 				names = append(names, string(p.Name))

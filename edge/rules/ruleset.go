@@ -26,8 +26,8 @@ type Set struct {
 	All   []*Rule // those that are off as well, for display
 	// Everything are those of Rules that are about all requests, and count by source.
 	Everything []*Rule
-	// Tried are rules that are in none of the others, and are tried beside them (try.go).
-	Tried []*Rule
+	// Trials are rules that are in none of the others, and are tried beside them (try.go).
+	Trials []*Rule
 
 	names   map[string]*Rule
 	index   match.Index[Rule]
@@ -93,7 +93,7 @@ func (s *Set) showKeys() {
 			r.own.shows = shows[r.own.name]
 		}
 	}
-	for _, r := range s.Tried { // nothing more is shown of a key that a rule in force counts by
+	for _, r := range s.Trials { // nothing more is shown of a key that a rule in force counts by
 		var known bool
 		if r.shows, known = shows[r.key]; !known {
 			r.shows = r.Config.ShowKey

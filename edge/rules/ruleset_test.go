@@ -161,7 +161,7 @@ func BenchmarkBlocked(b *testing.B) {
 	}
 	r := newBench(b, list...)
 	now, client, source, other := time.Now(), netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1"), ip("192.0.2.2")
-	r.limiter.Bits.Start(mitigation.Key{Rule: r.rules.Everything[0].Counter.ID, Source: source}, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
+	r.limiter.Blocks.Start(mitigation.Key{Rule: r.rules.Everything[0].Counter.ID, Source: source}, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
 	path := []byte("/" + strings.Repeat("ab", MaxSearched/2-1) + "/")
 	decide := func() {
 		if r.d.AddRules(key.Secret{}, &r.request, client, source); len(r.d.Rules) == 0 {

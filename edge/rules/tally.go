@@ -45,7 +45,7 @@ func (t *Tally) plan(name string) *PlanTally {
 // NewTally makes a Tally.
 func NewTally() *Tally { return &Tally{Used: buckets.Share()} }
 
-func (t *Tally) failed(p limiter.Posture) {
+func (t *Tally) failed(p limiter.FailurePolicy) {
 	if p == limiter.Open {
 		t.Open.Add(1)
 	} else {

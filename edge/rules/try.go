@@ -57,17 +57,17 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 		if !r.Shadow || r.plans != nil || r.InFlight != nil || config.Match.Descriptors != nil {
 			return fmt.Errorf("rule %s: it cannot be tried", config.Name)
 		}
-		r.Beside, r.Tally = true, tallies(config.Name)
+		r.Observer, r.Tally = true, tallies(config.Name)
 		r.own = nil // what is tried is one limit for all
 		for i := range r.Limits {
-			r.Limits[i].Beside = true
+			r.Limits[i].Observer = true
 			if r.Tally != nil {
 				r.Limits[i].Counter.Commands = &r.Tally.Commands
 			}
 			counters = append(counters, r.Limits[i].Counter)
 		}
 		r.addNames(&s.asked)
-		s.Tried = append(s.Tried, r)
+		s.Trials = append(s.Trials, r)
 		s.index.Add(&r.Config.Match, r)
 	}
 	algorithm.Renumber(counters) // those in force are there first, and stay as they are
@@ -90,7 +90,7 @@ func (d *Decision) Tries(to []TriedResult) []TriedResult {
 	for _, r := range d.Rules {
 		results := d.resultsOf(r, next)
 		next += len(results)
-		if r.Beside {
+		if r.Observer {
 			refuses := slices.ContainsFunc(results,
 				func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })
 			t := TriedResult{Tally: r.Tally, Source: results[0].Source, Refuses: refuses,

@@ -220,7 +220,7 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 	if err != nil {
 		return err.Error()
 	}
-	decides := limiter.Limiter{Counters: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1<<12, nil)}
+	decides := limiter.Limiter{Counters: counter.New(counter.Options{Counters: 4096}), Blocks: mitigation.New(1<<12, nil)}
 	clients := []netip.Addr{
 		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.9.2"),
 		netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8:0:1::1"),

@@ -33,9 +33,9 @@ const (
 type Kind uint8
 
 const (
-	Requests Kind = iota
-	Refused       // requests that a rule by the key refused
-	Spared        // those that a shadow would have refused
+	Requests    Kind = iota
+	Refused          // requests that a rule by the key refused
+	NotEnforced      // those that a shadow would have refused
 	kinds
 )
 

@@ -203,16 +203,16 @@ func (r *Runs) Answered(list []rules.TriedResult, status int) {
 	}
 }
 
-// Board has the tries of an edge: those that run, and the last of those that have ended. The zero
-// Board has none. It is safe for concurrent use.
-type Board struct {
+// Registry has the tries of an edge: those that run, and the last of those that have ended. The zero
+// Registry has none. It is safe for concurrent use.
+type Registry struct {
 	mu    sync.Mutex
 	runs  *Runs
 	ended []*Run // the latest first
 }
 
 // Set has these run from now on: those that did go on, and others have ended.
-func (b *Board) Set(list []Order, now time.Time) *Runs {
+func (b *Registry) Set(list []Order, now time.Time) *Runs {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var before []*Run
@@ -247,7 +247,7 @@ func (b *Board) Set(list []Order, now time.Time) *Runs {
 
 // All are the tries that run, the first that began first, and then those that have ended, the
 // latest first.
-func (b *Board) All() (running, ended []*Run) {
+func (b *Registry) All() (running, ended []*Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.runs != nil {
@@ -257,7 +257,7 @@ func (b *Board) All() (running, ended []*Run) {
 }
 
 // Run is the latest try of a name, and whether it runs; nil: there is none.
-func (b *Board) Run(name string) (*Run, bool) {
+func (b *Registry) Run(name string) (*Run, bool) {
 	running, ended := b.All()
 	for _, r := range running {
 		if r.Name == name {

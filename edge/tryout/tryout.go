@@ -2,7 +2,7 @@
 // refuse, how often, and how many of those look honest.
 //
 //	an operator   Order --- the list that changes of rules travel by ---> every edge of the PoP
-//	every edge    InForce: those that have not ended          Board: a Run each, which requests are told to
+//	every edge    InForce: those that have not ended          Registry: a Run each, which requests are told to
 //	              Run.Decided, Run.Answered  (by the edge)    Run.Part  (edge/view carries it)
 //	the asked     Sum: the parts of all edges
 //
@@ -76,7 +76,7 @@ func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
 	if rule, err = rules.Triable(rule); err != nil {
 		return rule, err
 	}
-	rule.Name = changes.Tried + name
+	rule.Name = changes.TrialPrefix + name
 	set, err := rules.New(nil, on.RuleDefaults(), nil)
 	if err == nil {
 		err = set.Try([]rules.Config{rule}, on.RuleDefaults(),
@@ -84,7 +84,7 @@ func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
 	}
 	switch {
 	case err != nil:
-		return rule, errors.New(strings.ReplaceAll(err.Error(), changes.Tried+name, name))
+		return rule, errors.New(strings.ReplaceAll(err.Error(), changes.TrialPrefix+name, name))
 	case len(set.Claims()) > 0 && !on.JWT.Is():
 		return rule,
 			fmt.Errorf("key: %s: nothing says which tokens are believed: give jwt.keys_file in the configuration", strings.Join(rule.Key, ", "))
@@ -127,14 +127,14 @@ func NewName(wanted string, running []Order, remembered []string) (string, error
 // Begin is the change by which a try begins on all edges.
 func Begin(name string, rule rules.Config, until time.Time, who, from, edge string) changes.Change {
 	rule.Name = name
-	return changes.Change{Name: changes.Tried + name, Does: changes.Try,
+	return changes.Change{Name: changes.TrialPrefix + name, Does: changes.Try,
 		Rule: json.RawMessage(config.RuleJSON(rule)), Until: until, Who: who, From: from,
 		Edge: edge}
 }
 
 // Stop is the change by which one ends before its time.
 func Stop(o *Order, who, from, edge string) changes.Change {
-	return changes.Change{Name: changes.Tried + o.Name, Does: changes.Stop, Until: o.Until,
+	return changes.Change{Name: changes.TrialPrefix + o.Name, Does: changes.Stop, Until: o.Until,
 		Who: who, From: from, Edge: edge}
 }
 
@@ -146,7 +146,7 @@ func InForce(on *config.Config, list []changes.Change,
 	var at []int
 	for i := range list {
 		c := &list[i]
-		name, is := strings.CutPrefix(c.Name, changes.Tried)
+		name, is := strings.CutPrefix(c.Name, changes.TrialPrefix)
 		if !is || c.Name == last && c.Wrong() == nil {
 			continue // the newest of a name is what it is
 		}

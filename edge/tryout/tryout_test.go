@@ -34,7 +34,7 @@ func order(t *testing.T, name string, version uint64, until time.Time) Order {
 
 // Each request is said to be refused or not, and each answer comes after it: who had three answers before, nine in ten good ones, looks honest.
 func TestHonest(t *testing.T) {
-	var b Board
+	var b Registry
 	runs := b.Set([]Order{order(t, "a", 1, start.Add(time.Minute))}, start)
 	run, _ := b.Run("a")
 	ask := func(s int, refuses bool, status int) {
@@ -253,7 +253,7 @@ func TestParse(t *testing.T) {
 
 // A try that is set again goes on; one that is not has ended, and is remembered.
 func TestBoard(t *testing.T) {
-	var b Board
+	var b Registry
 	a, c := order(t, "a", 1, start.Add(time.Hour)), order(t, "c", 2, start.Add(time.Hour))
 	b.Set([]Order{a}, start)
 	first, _ := b.Run("a")

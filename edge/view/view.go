@@ -101,8 +101,8 @@ func AboutPeaks(question string) (rule string, is bool) {
 
 // Answered is what an edge has said to a question.
 type Answered[T any] struct {
-	Edge string `json:"edge"`
-	Said T      `json:"said"`
+	Edge   string `json:"edge"`
+	Answer T      `json:"said"`
 }
 
 // EdgesTo is Edges for the answers to a question: an edge that has not given one is missing.
@@ -128,7 +128,7 @@ func Answers[T any](p *PoP, question string) []Answered[T] {
 	p.shown(func(part *Part) {
 		a := Answered[T]{Edge: part.Name}
 		if text := part.Answers[question]; text != nil && string(text) != "null" &&
-			json.Unmarshal(text, &a.Said) == nil {
+			json.Unmarshal(text, &a.Answer) == nil {
 			list = append(list, a)
 		}
 	})

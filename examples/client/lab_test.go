@@ -59,7 +59,7 @@ func TestOverloadedRule(t *testing.T) {
 				t.Fatal(err)
 			}
 			rule := &limiter.Rule{Rule: mitigation.Rule{Name: "shared", Counter: spec}}
-			l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(16, nil)}
+			l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Blocks: mitigation.New(16, nil)}
 			source := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 			var mu sync.Mutex
 			sent, admitted := 0, 0

@@ -53,15 +53,15 @@ func (a *Announcer) block(c counter.Counter, crossed bool, now time.Time) {
 	// What was reported may have been counted under another limit than is in force now
 	c.Rule = rule.Counter
 	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
-	if !a.config.Bits.Until(key, now).IsZero() {
+	if !a.config.Blocks.Until(key, now).IsZero() {
 		return
 	}
 	v, _ := a.config.Counters.Peek(c.Rule, c.Source, now)
-	end := mitigation.End(v, a.config.Bits.Timeout(key, rule.Timeout, rule.Repeat, now), now)
+	end := mitigation.End(v, a.config.Blocks.Timeout(key, rule.Timeout, rule.Repeat, now), now)
 	if end.IsZero() {
 		return
 	}
-	if bit := rule.bit(now, end); a.config.Bits.Start(key, bit, now) {
+	if bit := rule.bit(now, end); a.config.Blocks.Start(key, bit, now) {
 		a.config.Counters.Blocked(c, now, end, now)
 		if crossed {
 			a.setBit(key, bit, now)

@@ -8,9 +8,9 @@
 //	ActOn           what a counter says after an answer: an announcement, a block, a question when hits came, or nothing
 //	AnnounceBlocks  blocks that requests started here: a bit at the source's own key, then a record in the log
 //	Answered        the answer to a bit: several edges may find a source over its limit at once, and who is first at the key writes the log
-//	Learn           what another edge said
+//	Apply           what another edge said
 //	Resume          what was left for a while, because another edge is likely to say it (tasks, timers)
-//	Impose          what another PoP has blocked (peers)
+//	AddPeerBlock    what another PoP has blocked (peers)
 //	AddCount        what another PoP has counted (counts)
 //
 // All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no
@@ -40,7 +40,7 @@ type Config struct {
 	ID        uint64 // of this edge
 	Edges     int    // how many share the tier, if that is known
 	Counters  counter.Reports
-	Bits      *mitigation.Table
+	Blocks    *mitigation.Table
 	Operators *operators.List
 	Nodes     *placement.Nodes
 	Logs      *log.Logs
@@ -51,7 +51,7 @@ type Config struct {
 	Counted func(across.Count)
 }
 
-// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose,
+// Announcer announces what this edge finds, and learns what others announce. SetRules, AddPeerBlock,
 // AddCount and Peers may be called from anywhere, all else belongs to one goroutine.
 type Announcer struct {
 	Budget Budget
@@ -84,7 +84,7 @@ type knownRule struct {
 // bit is a mitigation under the rule that the PoP starts.
 func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
 	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow,
-		Memory: r.Repeat.Memory(), Terms: r.Terms()}
+		Memory: r.Repeat.Memory(), Version: r.Version()}
 }
 
 type ruleSet struct {
@@ -122,9 +122,9 @@ func (a *Announcer) SetEdges(n int) { a.Budget.edges = n }
 // lifted since is left out, and so is one of a source that was lifted in this very step: its
 // verdict fell before.
 func (a *Announcer) AnnounceBlocks(now time.Time) {
-	a.started = a.config.Bits.TakeUnsent(a.started[:0])
+	a.started = a.config.Blocks.TakeUnsent(a.started[:0])
 	for _, n := range a.started {
-		if !a.config.Operators.Settling(n.Key) && !a.config.Bits.Until(n.Key, now).IsZero() {
+		if !a.config.Operators.Settling(n.Key) && !a.config.Blocks.Until(n.Key, now).IsZero() {
 			a.setBit(n.Key, n.Bit, now)
 		}
 	}
@@ -133,7 +133,7 @@ func (a *Announcer) AnnounceBlocks(now time.Time) {
 // LearnAll takes in the records of a log.
 func (a *Announcer) LearnAll(records []record.Record, now time.Time) {
 	for _, r := range records {
-		if a.Learn(r, now) && r.By != mitigation.ByPeer { // a block that another PoP decided
+		if a.Apply(r, now) && r.By != mitigation.ByPeer { // a block that another PoP decided
 			a.Propagation.Observe(int64(a.wall(now).Sub(r.Start)))
 		}
 	}

@@ -56,9 +56,9 @@ func newEdge(t *testing.T, limit uint32) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := operators.New(operators.Config{Secret: key, ID: 1, Counters: e.counters, Bits: e.bits, Jitter: func(d time.Duration) time.Duration { return d }}, began)
+	list := operators.New(operators.Config{Secret: key, ID: 1, Counters: e.counters, Blocks: e.bits, Jitter: func(d time.Duration) time.Duration { return d }}, began)
 	e.logs.Grow(1)
-	e.Announcer = New(Config{Secret: key, ID: 1, Counters: e.counters.Reports(), Bits: e.bits, Operators: list, Nodes: nodes, Logs: e.logs,
+	e.Announcer = New(Config{Secret: key, ID: 1, Counters: e.counters.Reports(), Blocks: e.bits, Operators: list, Nodes: nodes, Logs: e.logs,
 		Send:    func(c wire.Command, b *Bit) { e.sent, e.with = append(e.sent, c), append(e.with, b) },
 		Decided: func(b across.Block) { e.decided = append(e.decided, b) }})
 	e.SetRules([]mitigation.Rule{e.rule})
@@ -140,7 +140,7 @@ func TestOthersSaidIt(t *testing.T) {
 	other.config.ID = 2
 	e.ActOn(e.counter(1), counter.Reply{Stage: algorithm.Half}, began)
 	e.ActOn(e.counter(1), counter.Reply{WantTimes: true}, began)
-	e.Learn(other.state(record.RequestTimes, other.counter(1), began), began)
+	e.Apply(other.state(record.RequestTimes, other.counter(1), began), began)
 	e.Resume(began.Add(time.Second))
 	if got := e.logged(); got != "" {
 		t.Errorf("%q in the log", got)
@@ -171,7 +171,7 @@ func TestBits(t *testing.T) {
 		{"it is gone", nil, wire.NotThere, "add get set", "block", 1},
 	} {
 		e := newEdge(t, 5)
-		e.bits.Start(e.key(1), mitigation.Bit{Start: began, End: began.Add(30 * time.Second), Terms: e.rule.Terms()}, began)
+		e.bits.Start(e.key(1), mitigation.Bit{Start: began, End: began.Add(30 * time.Second), Version: e.rule.Version()}, began)
 		e.AnnounceBlocks(began)
 		var ops []string
 		for i := 0; i < len(e.sent); i++ {
@@ -218,7 +218,7 @@ func TestLearn(t *testing.T) {
 		{"of a peer", with(func(r *record.Record) { r.By = mitigation.ByPeer }), 30 * time.Second},
 	} {
 		e := newEdge(t, 5)
-		started := e.Learn(test.r, began)
+		started := e.Apply(test.r, began)
 		bit, there := e.bits.Get(e.key(1), began)
 		if started != (test.ends > 0) || there != started || there && !bit.End.Equal(began.Add(test.ends)) {
 			t.Errorf("%s: started %v, ends %v", test.name, started, bit.End.Sub(began))
@@ -226,7 +226,7 @@ func TestLearn(t *testing.T) {
 	}
 	e := newEdge(t, 5)
 	e.Peers(false)
-	if e.Learn(with(func(r *record.Record) { r.By = mitigation.ByPeer }), began) || !e.Learn(sound, began) {
+	if e.Apply(with(func(r *record.Record) { r.By = mitigation.ByPeer }), began) || !e.Apply(sound, began) {
 		t.Error("an edge that believes no peers")
 	}
 }
@@ -237,12 +237,12 @@ func TestTimesOnce(t *testing.T) {
 	times := counter.Times{SubWindow: uint32(began.Unix() / 5)}
 	times.Hits[0] = 3
 	r := record.Record{Kind: record.Times, Rule: key.RuleDigest(e.rule.Counter), Source: address(1), Start: began, Edge: 1, Times: []counter.Times{times}}
-	e.Learn(r, began)
+	e.Apply(r, began)
 	if len(e.times) != 0 {
 		t.Error("this edge's own were taken in")
 	}
 	r.Edge = 2
-	e.Learn(r, began)
+	e.Apply(r, began)
 	from := takenFrom{e.key(1), 2}
 	if taken := e.times[from]; taken.Take(times.SubWindow) {
 		t.Error("they are taken in again")
@@ -303,7 +303,7 @@ func TestImpose(t *testing.T) {
 		{with(func(b *across.Block) { b.Window = 30 * time.Second }), across.Imposed},
 	} {
 		e := newEdge(t, 5)
-		got, want = append(got, fmt.Sprint(e.Impose("x", test.b, began, began))), append(want, fmt.Sprint(test.want))
+		got, want = append(got, fmt.Sprint(e.AddPeerBlock("x", test.b, began, began))), append(want, fmt.Sprint(test.want))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -326,7 +326,7 @@ func TestVoidBits(t *testing.T) {
 		{"removed", func(r *mitigation.Rule) { r.Counter = newEdge(t, 20_000).rule.Counter }, 0},
 	} {
 		e := newEdge(t, 5)
-		e.bits.Start(e.key(1), mitigation.Bit{Start: began, End: began.Add(30 * time.Second), Terms: e.rule.Terms()}, began)
+		e.bits.Start(e.key(1), mitigation.Bit{Start: began, End: began.Add(30 * time.Second), Version: e.rule.Version()}, began)
 		rule := e.rule
 		test.change(&rule)
 		e.SetRules([]mitigation.Rule{rule})

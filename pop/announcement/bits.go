@@ -25,7 +25,7 @@ type Bit struct {
 // its rule was loosened is void.
 func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time) {
 	rule := a.rules.Load().byID[key.Rule]
-	if rule == nil || rule.Terms().Void(bit.Terms) {
+	if rule == nil || rule.Version().Invalidates(bit.Version) {
 		return
 	}
 	c := counter.Counter{Rule: rule.Counter, Source: key.Source}
@@ -34,7 +34,7 @@ func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time
 		Kind: record.Block, Rule: rule.digest, Source: c.Source,
 		Epoch: a.config.Operators.Epoch(c.Rule, c.Source),
 		Start: wall.Add(bit.Start.Sub(now)), End: wall.Add(bit.End.Sub(now)),
-		Limit: bit.Terms.Limit, By: bit.By,
+		Limit: bit.Version.Limit, By: bit.By,
 	}
 	// Where the budget is used up, an edge that sees the source for the first time finds that the
 	// counter is over its limit.
@@ -90,7 +90,7 @@ func (a *Announcer) bitRead(b *Bit, r *wire.Result, now time.Time) {
 			repeats := rule != nil && rule.Repeat.Memory() > 0
 			switch inForce := there.End.After(a.wall(now)); {
 			case inForce:
-				a.Learn(there, now)
+				a.Apply(there, now)
 				return
 			case repeats:
 				a.prolong(b.record, rule, there, now)
@@ -111,18 +111,18 @@ func (a *Announcer) prolong(r *record.Record, rule *knownRule, before record.Rec
 	r.End = end
 	wall := a.wall(now)
 	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end.Sub(wall)))
-	bit.Terms.Limit = r.Limit
-	a.config.Bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
+	bit.Version.Limit = r.Limit
+	a.config.Blocks.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
 // Renew learns a bit that was under the secret that this one replaces, and sets it under this one,
 // so that edges that have this one alone find it.
 func (a *Announcer) Renew(r record.Record, now time.Time) {
-	if !a.Learn(r, now) {
+	if !a.Apply(r, now) {
 		return
 	}
 	key := mitigation.Key{Rule: a.rules.Load().byDigest[r.Rule].Counter.ID, Source: r.Source}
-	if bit, inForce := a.config.Bits.Get(key, now); inForce {
+	if bit, inForce := a.config.Blocks.Get(key, now); inForce {
 		a.setBit(key, bit, now)
 	}
 }
@@ -130,9 +130,9 @@ func (a *Announcer) Renew(r record.Record, now time.Time) {
 // skew is how far clocks may be apart, and a bit's end behind what is possible.
 const skew = 2 * time.Second
 
-// Learn puts a record from the tier into force here, and reports whether it is a mitigation that
+// Apply puts a record from the tier into force here, and reports whether it is a mitigation that
 // was not known here.
-func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
+func (a *Announcer) Apply(r record.Record, now time.Time) (started bool) {
 	rule := a.rules.Load().byDigest[r.Rule]
 	if rule == nil || a.disregards(&r) {
 		return false
@@ -144,9 +144,9 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 	case r.Epoch > epoch && wall.Sub(r.Start) >= log.Kept:
 		return false // recorded long ago, and the lift is forgotten
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
-		a.config.Operators.Void(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
+		a.config.Operators.Invalidate(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
-	if r.Kind == record.Elsewhere {
+	if r.Kind == record.OtherPoPs {
 		a.learnElsewhere(rule, &r, now)
 		return false
 	}
@@ -167,10 +167,10 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 	end := min(r.End.Sub(wall), min(start, 0)+longest)
 	// now carries the monotonic clock, and ends are held against that.
 	bit := rule.bit(now.Add(start), now.Add(end))
-	bit.Terms.Limit = r.Limit
+	bit.Version.Limit = r.Limit
 	if r.By == mitigation.ByPeer {
 		bit.By = r.By
 	}
 	a.config.Counters.Blocked(c, bit.Start, bit.End, now)
-	return a.config.Bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
+	return a.config.Blocks.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }

@@ -75,14 +75,14 @@ func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) a
 	}
 	slice := counter.Slice{Began: began, Sub: b.Sub, Hits: b.Hits}
 	newest, groups := a.config.Counters.Fit(c, slice, now)
-	if !a.config.Counters.CountedElsewhere(c, pop, newest, groups, wall, now) {
+	if !a.config.Counters.CountedByOtherPoP(c, pop, newest, groups, wall, now) {
 		return across.NoRoom
 	}
 	a.fromPeers.mu.Lock()
 	defer a.fromPeers.mu.Unlock()
 	if len(a.fromPeers.waiting) < across.Burst {
 		a.fromPeers.waiting = append(a.fromPeers.waiting,
-			said{c, record.Record{Kind: record.Elsewhere, Rule: rule.digest, Source: b.Source,
+			said{c, record.Record{Kind: record.OtherPoPs, Rule: rule.digest, Source: b.Source,
 				Start: wall,
 				Edge:  pop, Newest: newest, Groups: groups}})
 	}
@@ -104,7 +104,7 @@ func (a *Announcer) AnnounceCounts() {
 // learnElsewhere takes in such a record.
 func (a *Announcer) learnElsewhere(rule *knownRule, r *record.Record, now time.Time) {
 	if !a.peersOff.Load() && counter.Carries(rule.Counter) {
-		a.config.Counters.CountedElsewhere(counter.Counter{Rule: rule.Counter, Source: r.Source},
+		a.config.Counters.CountedByOtherPoP(counter.Counter{Rule: rule.Counter, Source: r.Source},
 			r.Edge, r.Newest, r.Groups, r.Start, now)
 	}
 }

@@ -24,11 +24,11 @@ func (a *Announcer) announceToPeers(b *Bit) {
 		Limit: r.Limit, Window: rule.Counter.Window})
 }
 
-// Impose puts a block into force that the PoP from has sent, announced at a time on its clock, and
+// AddPeerBlock puts a block into force that the PoP from has sent, announced at a time on its clock, and
 // sends it to all edges of this PoP: one add, and a line of the log. It is no longer, from its
 // start, than the longest that the rule here has, and none where the rule allows more or counts by
 // other prefixes. It may be called from anywhere.
-func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time) across.Outcome {
+func (a *Announcer) AddPeerBlock(from string, b across.Block, announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
 		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow &&
@@ -52,7 +52,7 @@ func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time
 		rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
 	bit.Reason = "PoP " + from
-	if !a.config.Bits.Impose(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
+	if !a.config.Blocks.AddPeerBlock(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
 		return across.Known
 	}
 	return across.Imposed
@@ -76,8 +76,8 @@ func (r *knownRule) counts(s counter.Source) bool {
 func (a *Announcer) Peers(on bool) {
 	a.peersOff.Store(!on)
 	if !on {
-		a.config.Bits.LiftPeers()
-		a.config.Counters.ForgetElsewhere()
+		a.config.Blocks.LiftPeers()
+		a.config.Counters.ForgetOtherPoPs()
 	}
 }
 

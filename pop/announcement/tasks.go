@@ -52,7 +52,7 @@ func (t *task) key() taskKey {
 // over reports whether there is nothing left to do.
 func (a *Announcer) over(t *task, now time.Time) bool {
 	// Else it has ended, or was lifted, or its rule was loosened
-	blocked := !a.config.Bits.Until(t.key().key, now).IsZero()
+	blocked := !a.config.Blocks.Until(t.key().key, now).IsZero()
 	return t.what == announceBlock && !blocked || t.what == announceStage && blocked
 }
 

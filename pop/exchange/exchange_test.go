@@ -58,10 +58,10 @@ func newEdge(t *testing.T) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := operators.New(operators.Config{Secret: key, ID: 1, Counters: e.counters, Bits: e.bits, Jitter: func(d time.Duration) time.Duration { return d }}, began)
+	list := operators.New(operators.Config{Secret: key, ID: 1, Counters: e.counters, Blocks: e.bits, Jitter: func(d time.Duration) time.Duration { return d }}, began)
 	logs := log.New(key)
 	logs.Grow(1)
-	announcer := announcement.New(announcement.Config{Secret: key, ID: 1, Counters: e.counters.Reports(), Bits: e.bits, Operators: list, Nodes: nodes, Logs: logs,
+	announcer := announcement.New(announcement.Config{Secret: key, ID: 1, Counters: e.counters.Reports(), Blocks: e.bits, Operators: list, Nodes: nodes, Logs: logs,
 		Send: func(wire.Command, *announcement.Bit) { t.Error("a bit was sent") }})
 	e.Exchanges = New(Config{Secret: key, Counters: e.counters.Reports(), InFlight: inflight.New(inflight.Options{Tier: true}), Operators: list, Nodes: nodes, Announcer: announcer,
 		Exact: exact.New(exact.Options{Bucket: key.Bucket}),
@@ -183,7 +183,7 @@ func TestInFlight(t *testing.T) {
 	default:
 		t.Error("nobody told the request that waits")
 	}
-	if e.config.InFlight.Confirm(&place, now) != counter.Within {
+	if e.config.InFlight.Confirm(&place, now) != counter.Admit {
 		t.Error("it is one of three, and has no place")
 	}
 	e.config.InFlight.Leave(&place)
@@ -205,7 +205,7 @@ func TestExact(t *testing.T) {
 	if got := e.step(now); got != "gets cas" {
 		t.Errorf("asked %q", got)
 	}
-	if e.config.Exact.Confirm(&ticket, now) != counter.Within {
+	if e.config.Exact.Confirm(&ticket, now) != counter.Admit {
 		t.Error("it is not admitted")
 	}
 	e.config.Exact.Enter(e.exact, address(1), true, now)

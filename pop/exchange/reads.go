@@ -143,7 +143,7 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 		if rec, ok := record.Open(x.config.Secret, bit); !ok {
 			x.forged.Add(1)
 		} else if rec.Source == c.Source && rec.Rule == x.config.Secret.RuleDigest(c.Rule) {
-			x.config.Announcer.Learn(rec, now)
+			x.config.Announcer.Apply(rec, now)
 		}
 	}
 	var totals [8]uint64
@@ -162,7 +162,7 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 	if !found && k == read {
 		return // a source's first request: there are many of those
 	}
-	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1],
+	x.config.Announcer.ActOn(c, x.config.Counters.Apply(c, l.newest, totals[:len(values)-1],
 		l.reported, now), now)
 }
 

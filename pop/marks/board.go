@@ -15,7 +15,7 @@ type Secrets struct {
 }
 
 // Grow makes room for so many nodes.
-func (b *Board) Grow(nodes int) {
+func (b *Detector) Grow(nodes int) {
 	for len(b.nodes) < nodes {
 		b.nodes = append(b.nodes, node{})
 	}
@@ -23,7 +23,7 @@ func (b *Board) Grow(nodes int) {
 
 // Look reads the marks on a node, if it is time to: jitter makes that a little sooner than Every.
 // None of this counts as caused by requests.
-func (b *Board) Look(i int, jitter func(time.Duration) time.Duration,
+func (b *Detector) Look(i int, jitter func(time.Duration) time.Duration,
 	now time.Time) (c wire.Command, due bool) {
 	if b.Keys == "" || now.Before(b.nodes[i].next) {
 		return c, false
@@ -34,7 +34,7 @@ func (b *Board) Look(i int, jitter func(time.Duration) time.Duration,
 
 // Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark,
 // whose answer is not used.
-func (b *Board) Looked(r *wire.Result, name, address string, now,
+func (b *Detector) Looked(r *wire.Result, name, address string, now,
 	wall time.Time) (c wire.Command, follows bool) {
 	if r.Status != wire.Done {
 		return c, false
@@ -46,14 +46,14 @@ func (b *Board) Looked(r *wire.Result, name, address string, now,
 }
 
 // Withdraw takes this edge's mark off a node, if there is one.
-func (b *Board) Withdraw(i int) (c wire.Command, due bool) {
+func (b *Detector) Withdraw(i int) (c wire.Command, due bool) {
 	key := b.nodes[i].own
 	b.nodes[i].own = ""
 	return wire.Command{Node: i, Op: wire.Delete, Key: key}, key != ""
 }
 
 // Note takes in how many other edges there are under this edge's secret, for Secrets.
-func (b *Board) Note(met int, now time.Time) {
+func (b *Detector) Note(met int, now time.Time) {
 	if b.Keys == "" {
 		return
 	}
@@ -63,4 +63,4 @@ func (b *Board) Note(met int, now time.Time) {
 }
 
 // Secrets is what the marks say.
-func (b *Board) Secrets() *Secrets { return b.secrets.Load() }
+func (b *Detector) Secrets() *Secrets { return b.secrets.Load() }

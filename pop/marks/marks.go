@@ -63,9 +63,9 @@ type seen struct {
 	read, grew time.Time // last, by our clock: when there was a mark, and when it was a new one
 }
 
-// Board is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all
+// Detector is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all
 // else belongs to one goroutine.
-type Board struct {
+type Detector struct {
 	Keys string // of all slots of a node, for a Get; "": this edge leaves no marks, and reads none
 
 	keys    []string
@@ -87,8 +87,8 @@ type node struct {
 
 // New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name
 // it leaves no marks.
-func New(pop string, s secret.Secret, id uint64, now time.Time) *Board {
-	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen),
+func New(pop string, s secret.Secret, id uint64, now time.Time) *Detector {
+	b := &Detector{id: id, digests: s.Digests(), edges: make(map[uint64]*seen),
 		trial: Trial{Began: now}}
 	b.secrets.Store(&Secrets{Digests: b.digests})
 	if pop == "" {
@@ -105,7 +105,7 @@ func New(pop string, s secret.Secret, id uint64, now time.Time) *Board {
 
 // Read takes in the slots of a node, and returns the key of the one to fill: that of this edge's
 // own mark, if it has one, else one that no living edge has. wall is now by the wall clock.
-func (b *Board) Read(values [][]byte, now, wall time.Time) (key string) {
+func (b *Detector) Read(values [][]byte, now, wall time.Time) (key string) {
 	b.forget(now)
 	first := int(b.id % slots) // edges that start together look for room in different slots
 	own, free := -1, -1
@@ -129,7 +129,7 @@ func (b *Board) Read(values [][]byte, now, wall time.Time) (key string) {
 }
 
 // take takes in a mark, and reports whether its edge is alive.
-func (b *Board) take(m Mark, now, wall time.Time) bool {
+func (b *Detector) take(m Mark, now, wall time.Time) bool {
 	e := b.edges[m.ID]
 	switch {
 	case e == nil:
@@ -150,7 +150,7 @@ func (e *seen) alive(now time.Time) bool { return !e.grew.IsZero() && now.Sub(e.
 
 // forget drops edges whose marks are on no node any more: so there are never more than a few for
 // each slot.
-func (b *Board) forget(now time.Time) {
+func (b *Detector) forget(now time.Time) {
 	for id, e := range b.edges {
 		if now.Sub(e.read) > Kept {
 			delete(b.edges, id)
@@ -159,7 +159,7 @@ func (b *Board) forget(now time.Time) {
 }
 
 // Own returns this edge's mark.
-func (b *Board) Own(wall time.Time, name, address string) []byte {
+func (b *Detector) Own(wall time.Time, name, address string) []byte {
 	b.own = Mark{b.id, max(b.own.Written+1, wall.UnixMilli()), b.digests, printable(name),
 		printable(address)}
 	b.began = cmp.Or(b.began, b.own.Written)
@@ -198,7 +198,7 @@ func (m *Mark) location() location { return location{m.Name, m.Address} }
 // Apart are the living edges that count under another secret than this one: strangers first, then
 // by digest, name and address. Apart leaves out the marks of replaced processes, so that a secret
 // that was put right is no longer reported.
-func (b *Board) Apart(now time.Time) (list []Edge) {
+func (b *Detector) Apart(now time.Time) (list []Edge) {
 	replaced := map[location]int64{b.own.location(): b.began}
 	for _, e := range b.edges {
 		if e.alive(now) {

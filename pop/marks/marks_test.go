@@ -18,7 +18,7 @@ var (
 // world is a node, and edges that read and write its marks in turn.
 type world struct {
 	node   map[string][]byte
-	boards []*Board
+	boards []*Detector
 	now    time.Time
 }
 
@@ -30,7 +30,7 @@ func newWorld(pop string, keys ...secret.Secret) *world {
 	return w
 }
 
-func (w *world) values(b *Board) (list [][]byte) {
+func (w *world) values(b *Detector) (list [][]byte) {
 	for key := range strings.FieldsSeq(b.Keys) {
 		list = append(list, w.node[key])
 	}

@@ -120,7 +120,7 @@ func BenchmarkNewSources(b *testing.B) {
 	shared := secret.Of([]byte("bench"))
 	wake := func() { tier.Wake() }
 	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: shared.Phase, Wake: wake})
-	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: counters, Blocks: mitigation.New(1000, wake)}, time.Now())
 	must(b, err)
 	m.SetRules([]mitigation.Rule{{Counter: rule, Timeout: time.Minute}})
 	if tier, err = memcached.NewTier(m, nodes); err != nil {

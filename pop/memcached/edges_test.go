@@ -60,8 +60,8 @@ func startLargeEdge(t *testing.T, counters int, id uint64, rule mitigation.Rule,
 	wake := func() { e.tier.Wake() }
 	shared := secret.Of([]byte("test"))
 	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: shared.Phase, Wake: wake})
-	e.Bits = mitigation.New(10_000, wake)
-	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
+	e.Blocks = mitigation.New(10_000, wake)
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Blocks: e.Blocks}, time.Now())
 	must(t, err)
 	m.SetRules([]mitigation.Rule{rule})
 	e.machine = m
@@ -89,7 +89,7 @@ func (e *edge) ask(s counter.Source) bool {
 }
 
 func (e *edge) blocked(s counter.Source) bool {
-	return !e.Bits.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
+	return !e.Blocks.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
 }
 
 // learns reports whether a source is blocked within a time.

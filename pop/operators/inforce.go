@@ -48,7 +48,7 @@ func (l *List) Settling(key mitigation.Key) bool {
 func (l *List) Apply(now time.Time) (changed bool) {
 	for key, since := range l.settling {
 		if now.After(since) {
-			l.config.Bits.Void(key, now)
+			l.config.Blocks.Invalidate(key, now)
 			delete(l.settling, key)
 		}
 	}
@@ -109,7 +109,7 @@ func (l *List) renameLifts(rules Rules) {
 	l.epochs = make(map[mitigation.Key]uint64, len(l.lifts))
 	for name, lift := range l.lifts {
 		for _, rule := range rules[name.Rule] {
-			if rule.Of != 0 {
+			if rule.VariantOf != 0 {
 				continue
 			}
 			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
@@ -129,36 +129,36 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 		return
 	}
 	if e.Epoch > l.lifts[name].epoch {
-		l.Void(name, e.Epoch, now)
+		l.Invalidate(name, e.Epoch, now)
 	}
 	if lift, there := l.lifts[name]; there && lift.epoch == e.Epoch {
 		lift.listed = true
 		l.lifts[name] = lift
 	}
 	for _, rule := range l.under.Rules[name.Rule] {
-		if rule.Further || rule.Of != 0 {
+		if rule.ExtraLimit || rule.VariantOf != 0 {
 			continue // a block is under the rule's own first limit
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
-		bit, there := l.config.Bits.Get(key, now)
+		bit, there := l.config.Blocks.Get(key, now)
 		switch {
 		case e.Kind == operatorlog.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) ||
 				bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
-				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end,
+				l.config.Blocks.Start(key, mitigation.Bit{Start: e.Start, End: end,
 					By: mitigation.ByAdmin, Reason: e.Reason, Who: e.Who}, now)
 			}
 		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
-			l.config.Bits.Lift(key, now)
+			l.config.Blocks.Lift(key, now)
 		}
 	}
 }
 
-// Void begins an epoch: what was counted or started before is not in force any more. Apply does so
+// Invalidate begins an epoch: what was counted or started before is not in force any more. Apply does so
 // as well; another edge may know of a lift before its entry is here.
-func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
+func (l *List) Invalidate(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
 		l.lifts = make(map[operatorlog.Name]lift)
 	}
@@ -171,12 +171,12 @@ func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 		if l.epochs == nil {
 			l.epochs = make(map[mitigation.Key]uint64)
 		}
-		if rule.Of == 0 {
+		if rule.VariantOf == 0 {
 			l.epochs[key] = epoch
 		}
 		l.config.Counters.Forget(rule.Counter, name.Source)
-		if bit, there := l.config.Bits.Last(key, now); there && bit.By != mitigation.ByAdmin {
-			l.config.Bits.Lift(key, now)
+		if bit, there := l.config.Blocks.Last(key, now); there && bit.By != mitigation.ByAdmin {
+			l.config.Blocks.Lift(key, now)
 		}
 		l.settling[key] = now
 	}

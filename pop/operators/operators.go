@@ -31,7 +31,7 @@ type Config struct {
 	Name     string // of this edge; "": made of its ID
 	Changes  bool   // of rules travel: the secret cannot be guessed
 	Counters *counter.Table
-	Bits     *mitigation.Table
+	Blocks   *mitigation.Table
 	// Received is called with operators' orders about sources at other edges, as they come into
 	// force here; nil: nothing is. It must not block, or call the List.
 	Received func(operatorlog.Order)
@@ -48,7 +48,7 @@ type ruleSet struct {
 	of map[uint32]uint32
 }
 
-// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void,
+// List is this edge's copy of what operators have said, and what of it is in force. Apply, Invalidate,
 // Sweep, Epoch, Settling, Look and Answered belong to one goroutine; all else may be called from
 // anywhere.
 type List struct {
@@ -106,8 +106,8 @@ func (l *List) SetRules(rules Rules) {
 	set := &ruleSet{rules, make(map[uint32]uint32)}
 	for _, list := range rules {
 		for _, r := range list {
-			if r.Of != 0 {
-				set.of[r.Counter.ID] = r.Of
+			if r.VariantOf != 0 {
+				set.of[r.Counter.ID] = r.VariantOf
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func newEdge(t testing.TB, id uint64) *edge {
 		t.Fatal(err)
 	}
 	e := &edge{rule: rule, bits: mitigation.New(1000, nil)}
-	e.List = operators.New(operators.Config{Secret: secret.Of([]byte("test")), ID: id, Bits: e.bits,
+	e.List = operators.New(operators.Config{Secret: secret.Of([]byte("test")), ID: id, Blocks: e.bits,
 		Counters: counter.New(counter.Options{Counters: 1000, Tier: true}), Jitter: func(d time.Duration) time.Duration { return d }}, began)
 	e.SetRules(operators.Rules{"login": {{Counter: rule}}})
 	return e
@@ -211,7 +211,7 @@ func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, Of: e.rule.ID}}})
+	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, VariantOf: e.rule.ID}}})
 	if _, err := e.Add(announcing(operatorlog.Lift, 1), began); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,9 @@ type Record struct {
 	End    time.Time // Block
 	Limit  uint32    // Block: that was passed
 	By     mitigation.By
-	Newest uint32   // State, RequestTimes, Elsewhere: the group of Groups[0]
+	Newest uint32   // State, RequestTimes, OtherPoPs: the group of Groups[0]
 	Groups []uint64 // likewise: lanes, the newest group first
-	// RequestTimes, Times: the edge that counted them; Elsewhere: stands for the PoP
+	// RequestTimes, Times: the edge that counted them; OtherPoPs: stands for the PoP
 	Edge  uint64
 	Times []counter.Times // RequestTimes, Times: the edge's own
 }
@@ -40,7 +40,7 @@ const (
 	// That, when the writer's hits of the window came, and a request for the others'
 	RequestTimes
 	Times     // the answer
-	Elsewhere // what another PoP has counted
+	OtherPoPs // what another PoP has counted
 	kinds
 )
 
@@ -69,7 +69,7 @@ func (r *Record) Seal(s secret.Secret) []byte {
 		b = r.appendTimes(r.appendGroups(b))
 	case Times:
 		b = r.appendTimes(b)
-	case Elsewhere:
+	case OtherPoPs:
 		b = r.appendGroups(binary.BigEndian.AppendUint64(b, r.Edge))
 	}
 	return s.Seal(secret.Records, b)
@@ -124,7 +124,7 @@ func Open(s secret.Secret, b []byte) (r Record, ok bool) {
 		r.readTimes(&in)
 	case Times:
 		r.readTimes(&in)
-	case Elsewhere:
+	case OtherPoPs:
 		r.Edge = in.Number(8)
 		r.readGroups(&in)
 	}

@@ -22,7 +22,7 @@ import (
 // Edge is one edge of a World.
 type Edge struct {
 	Counters *counter.Table
-	Bits     *mitigation.Table
+	Blocks   *mitigation.Table
 	Machine  *pop.Machine
 	InFlight *inflight.Table // nil: no rule counts them
 	Exact    *exact.Table    // nil: no rule keeps its requests in the tier
@@ -58,8 +58,8 @@ func (e *Edge) begin() error {
 	id := uint64(e.life*c.Edges + e.index + 1)
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: key.Phase,
 		Seed: id, Wake: wake})
-	e.Bits = mitigation.New(c.Counters, wake)
-	e.Bits.Seed(id)
+	e.Blocks = mitigation.New(c.Counters, wake)
+	e.Blocks.Seed(id)
 	if e.InFlight = nil; e.world.inFlight {
 		e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
 	}
@@ -76,7 +76,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP, Nodes: list, Secret: key, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided,
+		Edges: known, Rules: true, Counters: e.Counters, Blocks: e.Blocks, Decided: c.Decided,
 		Counted: c.Counted, InFlight: e.InFlight, Exact: e.Exact,
 	}, e.clock())
 	if err != nil {
@@ -90,7 +90,7 @@ func (e *Edge) begin() error {
 	e.nodes, e.life, e.awake, e.gone = nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
-		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
+		Counters: e.Counters, Blocks: e.Blocks, InFlight: e.InFlight, Exact: e.Exact,
 		Up: func(counter.Source) bool { return m.Nodes.Up() }, Alone: m.Alone,
 		Fetch: func(r *algorithm.Spec, s counter.Source) {
 			m.Exchanges.Fetch(counter.Counter{Rule: r, Source: s})
@@ -107,22 +107,22 @@ func (e *Edge) begin() error {
 // SetRules puts other rules in force on the edge, as an edge does that reads them again. What
 // begins anew after Start has them, too.
 func (e *Edge) SetRules(rules []limiter.Rule) {
-	terms := make(map[uint32]mitigation.Terms)
+	terms := make(map[uint32]mitigation.RuleVersion)
 	var known []mitigation.Rule
 	for _, r := range rules {
-		known, terms[r.Counter.ID] = append(known, r.Rule), r.Terms()
+		known, terms[r.Counter.ID] = append(known, r.Rule), r.Version()
 	}
 	e.world.rules = rules
-	e.Bits.SetTerms(terms)
+	e.Blocks.SetVersions(terms)
 	e.Machine.SetRules(known)
 }
 
 // clock is the time as the edge sees it.
 func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 
-// Impose gives an edge a block of another PoP, which was sent at a time on the clock there.
-func (e *Edge) Impose(from string, b across.Block, sent time.Time) across.Outcome {
-	o := e.Machine.Announcer.Impose(from, b, sent, e.clock())
+// AddPeerBlock gives an edge a block of another PoP, which was sent at a time on the clock there.
+func (e *Edge) AddPeerBlock(from string, b across.Block, sent time.Time) across.Outcome {
+	o := e.Machine.Announcer.AddPeerBlock(from, b, sent, e.clock())
 	e.attend()
 	return o
 }

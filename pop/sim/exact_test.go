@@ -17,7 +17,7 @@ import (
 	"sluice/pop/wire"
 )
 
-func newExact(t *testing.T, limit uint32, window time.Duration, p limiter.Posture) limiter.Rule {
+func newExact(t *testing.T, limit uint32, window time.Duration, p limiter.FailurePolicy) limiter.Rule {
 	t.Helper()
 	r, err := algorithm.NewExact("pay", limit, window, 12)
 	if err != nil {

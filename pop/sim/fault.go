@@ -66,11 +66,11 @@ func (w *World) Stop(edge int, flush bool) {
 // Start starts an edge that was stopped, with empty tables. One that runs is killed first.
 func (w *World) Start(edge int) error {
 	e := w.Edges[edge]
-	observe := e.Bits.Observe
+	observe := e.Blocks.Observe
 	if err := e.begin(); err != nil {
 		return err
 	}
-	e.Bits.Observe = observe
+	e.Blocks.Observe = observe
 	e.tick = w.now
 	w.restless = w.now.Add(unrest)
 	return nil

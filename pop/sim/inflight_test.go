@@ -22,7 +22,7 @@ type crowd struct {
 	closed int // requests that found no tier
 }
 
-func newCrowd(t *testing.T, edges, nodes int, skew time.Duration, posture limiter.Posture) *crowd {
+func newCrowd(t *testing.T, edges, nodes int, skew time.Duration, posture limiter.FailurePolicy) *crowd {
 	r := newRule(t, "slow", 1_000_000)
 	r.InFlight, r.Uncounted, r.OnStoreFailure = &inflight.Concurrency{Name: "slow", Limit: 20}, true, posture
 	w, err := New(Config{Edges: edges, Nodes: nodes, RTT: time.Millisecond, Counters: 1000, Secret: secret.Of([]byte("crowd")), Wait: 20 * time.Millisecond,

@@ -16,7 +16,7 @@ import (
 func TestShareOfALimit(t *testing.T) {
 	t.Parallel()
 	const limit, edges, window = 90, 3, time.Minute
-	for posture, want := range map[limiter.Posture][2]int{limiter.Local: {edges * limit * 9 / 10, edges * limit * 11 / 10}, limiter.Share: {limit * 9 / 10, limit * 11 / 10}} {
+	for posture, want := range map[limiter.FailurePolicy][2]int{limiter.Local: {edges * limit * 9 / 10, edges * limit * 11 / 10}, limiter.Share: {limit * 9 / 10, limit * 11 / 10}} {
 		r, err := algorithm.NewSliding("r", limit, window, 12, algorithm.Nearest)
 		must(t, err)
 		rule := limiter.Rule{Rule: mitigation.Rule{Counter: r}, OnStoreFailure: posture}

@@ -148,7 +148,7 @@ func TestSeveralRules(t *testing.T) {
 
 // While no node answers, each rule does what its posture says; afterwards all count together again.
 func TestPostures(t *testing.T) {
-	for posture, want := range map[limiter.Posture][2]limiter.Verdict{
+	for posture, want := range map[limiter.FailurePolicy][2]limiter.Verdict{
 		limiter.Local:  {limiter.Passed, limiter.Limited},
 		limiter.Open:   {limiter.Passed, limiter.Passed},
 		limiter.Closed: {limiter.FailedClosed, limiter.FailedClosed},

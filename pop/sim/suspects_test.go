@@ -61,7 +61,7 @@ func (b behaviour) run(t *testing.T) (s spent) {
 	}
 	suspects := make(map[counter.Source]*suspect)
 	for _, e := range w.Edges {
-		e.Bits.Observe = func(k mitigation.Key, bit mitigation.Bit) {
+		e.Blocks.Observe = func(k mitigation.Key, bit mitigation.Bit) {
 			if x := suspects[k.Source]; x != nil && bit.Start.After(x.blocked) {
 				x.lives, x.blocked = x.lives+1, bit.End
 			}

@@ -21,7 +21,7 @@ type Lab struct {
 	PoPs, Edges, Nodes int
 	Twemproxy          bool
 	Sluice             string
-	Posture            string
+	FailurePolicy      string
 	Flaps              []string
 	Routes             []anycast.Route // what Flaps say
 	Peers              bool
@@ -40,7 +40,7 @@ func AddLab(flags *pflag.FlagSet) *Lab {
 		"put a nutcracker between the edges and the nodes")
 	flags.StringVar(&f.Sluice, "sluice", "",
 		"`PATH` of the edge's executable; none: sluice beside this one")
-	flags.StringVar(&f.Posture, "on-store-failure", "local",
+	flags.StringVar(&f.FailurePolicy, "on-store-failure", "local",
 		"of the rule: local, share, open or closed")
 	flags.StringArrayVar(&f.Flaps, "flap", nil,
 		`from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
@@ -105,8 +105,8 @@ func (f *Lab) Complete() error {
 		return cli.Usagef("--peers: PoPs send each other their blocks: give --pops 2 to 16, and --memcached")
 	case f.Nodes < 0 || f.Nodes > 64:
 		return cli.Usagef("--memcached %d: want 0 to 64", f.Nodes)
-	case !slices.Contains([]string{"local", "share", "open", "closed"}, f.Posture):
-		return cli.Usagef("--on-store-failure %s: want local, share, open or closed", f.Posture)
+	case !slices.Contains([]string{"local", "share", "open", "closed"}, f.FailurePolicy):
+		return cli.Usagef("--on-store-failure %s: want local, share, open or closed", f.FailurePolicy)
 	}
 	var err error
 	if f.Routes, err = cli.ParseFlaps(f.Flaps, f.PoPs); err != nil {
@@ -136,7 +136,7 @@ func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier
 		Rule: lab.RuleConfig{
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(),
-			OnStoreFailure: f.Posture, Mode: mode,
+			OnStoreFailure: f.FailurePolicy, Mode: mode,
 		},
 		Log: cli.Logf, Peers: f.Peers, Wall: wall,
 	}, nil

@@ -116,7 +116,7 @@ func NewLiveOracle(start time.Time, addrs []netip.Addr, room int,
 // Alone is the limiter of an edge without a tier.
 func Alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
 	counters, bits := Tables(room, phase)
-	return limiter.Limiter{Counters: counters, Bits: bits}
+	return limiter.Limiter{Counters: counters, Blocks: bits}
 }
 
 // Tables are those of an edge without a tier, the same in every run.

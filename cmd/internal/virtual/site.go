@@ -85,7 +85,7 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size,
 			}
 			decided = func(b across.Block) {
 				announce(func(to *sim.Edge, from string, sent time.Time) {
-					to.Impose(from, b,
+					to.AddPeerBlock(from, b,
 						sent)
 				})
 			}
@@ -310,7 +310,7 @@ func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Siz
 	}
 	v.world = w
 	for i, e := range w.Edges {
-		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
+		e.Blocks.Observe = func(k mitigation.Key, b mitigation.Bit) {
 			v.blocks = append(v.blocks, judge.InForce{
 				Source: sourceIndex(k.Source), Edge: int16(v.first +
 					i), Start:           b.Start.Sub(v.start), At: w.Now().

@@ -99,7 +99,7 @@ func (l Live) lab(s *Scenario) lab.Lab {
 		PoPs: 1, Edges: s.Edges, Memcached: s.Nodes, Memory: s.MB, Twemproxy: s.Proxied,
 		Sluice: l.Sluice, Origin: l.Origin, Secret: l.Secret, Carrier: replay.Loopback, Log: l.Log,
 		Rule: lab.RuleConfig{Limit: s.Limit, Window: s.Window, MitigationTimeout: s.Block,
-			OnStoreFailure: s.Posture, Mode: judge.Deployed},
+			OnStoreFailure: s.FailurePolicy, Mode: judge.Deployed},
 		Other: func(ctx context.Context, site *lab.Site, f lab.Fault) error {
 			return fill(ctx, site, s.Steps[f.Index].node, s.Steps[f.Index].items)
 		},

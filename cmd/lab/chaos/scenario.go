@@ -30,11 +30,11 @@ type Scenario struct {
 	// Of real edges, times are shown and not held to a bound, because the machine may be busy
 	Untimed bool
 
-	Edges   int // that run
-	Nodes   int
-	MB      int // of each node; 0: the lab's default
-	Proxied bool
-	Posture string // on_store_failure
+	Edges         int // that run
+	Nodes         int
+	MB            int // of each node; 0: the lab's default
+	Proxied       bool
+	FailurePolicy string // on_store_failure
 
 	Limit         uint32
 	Window, Block time.Duration
@@ -113,7 +113,7 @@ func Parse(file, text string) (all []*Scenario, wrong error) {
 		switch {
 		case line == "":
 		case !indented:
-			s = &Scenario{Story: line, Place: fmt.Sprintf("%s:%d", file, i+1), Posture: "local",
+			s = &Scenario{Story: line, Place: fmt.Sprintf("%s:%d", file, i+1), FailurePolicy: "local",
 				Share: 0.9, Bound: noBound}
 			all = append(all, s)
 		case s == nil:
@@ -228,7 +228,7 @@ var clauses = []clause{
 	say(`blocks of `+span, "blocks of 5s",
 		func(s *Scenario, m []string) error { return long(&s.Block, m[1]) }),
 	say(`without the tier (local|share|open|closed)`, "without the tier closed",
-		func(s *Scenario, m []string) error { s.Posture = m[1]; return nil }),
+		func(s *Scenario, m []string) error { s.FailurePolicy = m[1]; return nil }),
 	say(`the origin has `+span, "the origin has 1s",
 		func(s *Scenario, m []string) error { return long(&s.Patience, m[1]) }),
 	say(number+` steady sources? at `+number+`% of the limit`,

@@ -37,7 +37,7 @@ func (k Soak) Lab(l Live, edges, nodes int) lab.Lab {
 // traffic is what sources do in a round.
 func (k Soak) traffic() *Scenario {
 	return &Scenario{
-		Story: "soak", Posture: "local", Limit: 50, Window: 5 * time.Second, Block: 5 * time.Second,
+		Story: "soak", FailurePolicy: "local", Limit: 50, Window: 5 * time.Second, Block: 5 * time.Second,
 		Steady: 20, Share: 0.9, Attackers: 10, Rate: 25, For: k.Length,
 	}
 }

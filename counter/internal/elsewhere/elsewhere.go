@@ -17,7 +17,7 @@ type Hits struct {
 	PoP    uint64 // stands for its name
 	Newest uint32 // the number of Groups[0], modulo 2^32
 	Groups [lanes.MaxGroups]uint64
-	Said   int64 // when, ns: the latest counts
+	At     int64 // when, ns: the latest counts
 	Until  int64 // ns; no window sees any of it then
 }
 
@@ -45,7 +45,7 @@ func (s *Set[K]) Put(k K, h Hits, room int, now int64) bool {
 	switch {
 	case i < 0:
 		s.hits[k] = append(list, h)
-	case list[i].Said <= h.Said:
+	case list[i].At <= h.At:
 		list[i] = h
 	}
 	return true

@@ -11,7 +11,7 @@
 // A record takes its size, a byte for the tag and a twelfth to spare: 72 bytes for one of 64. There
 // are no pointers for the garbage collector; all memory is allocated by New and touched only as
 // shards grow. When a page and its neighbours are full, a new record pushes out the one of eight at
-// which the caller sees least at stake: what was in that is lost.
+// which the caller gives the least eviction cost: what was in that is lost.
 package records
 
 import (
@@ -246,7 +246,7 @@ func match(tags uint64, tag uint8) uint64 {
 // Insert makes a record that Find did not find. evicted is the one that had to go, if the shard was
 // full there. Records of the same ID come with the same hash.
 func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8,
-	of Stake) (i int, evicted Head, full bool) {
+	of EvictionCost) (i int, evicted Head, full bool) {
 	number := s.pageOf(hash)
 	home, tag := s.home(hash, class)
 	i, ok := s.free(number, home)
@@ -312,19 +312,19 @@ func (s *Shard) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// A Stake says how much would be lost with the record of an index: 0 if nothing. One of spared or
+// An EvictionCost says how much would be lost with the record of an index: 0 if nothing. One of highCost or
 // more is not pushed out while there is a lesser one in its page.
-type Stake func(i int) float64
+type EvictionCost func(i int) float64
 
-// spared is half of what there is to lose.
-const spared = 0.5
+// highCost is half of what there is to lose.
+const highCost = 0.5
 
-// victim chooses the record that leaves the full page of slot: the record with the least stake of
+// victim chooses the record that leaves the full page of slot: the record with the least eviction cost of
 // those in its word of tags, which have begun to be fetched, or of the page if none of those is
-// below spared.
-func (s *Shard) victim(slot, start int, of Stake) int {
+// below highCost.
+func (s *Shard) victim(slot, start int, of EvictionCost) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
-	if least >= spared {
+	if least >= highCost {
 		if b, l := s.least(slot&^(slots-1), s.tagWords*ways, start, of); l < least {
 			best = b
 		}
@@ -332,8 +332,8 @@ func (s *Shard) victim(slot, start int, of Stake) int {
 	return best
 }
 
-// least finds the record with the least stake among n from first on.
-func (s *Shard) least(first, n, start int, of Stake) (best int, least float64) {
+// least finds the record with the least eviction cost among n from first on.
+func (s *Shard) least(first, n, start int, of EvictionCost) (best int, least float64) {
 	best = -1
 	for k := range n {
 		i := first + (start+k)%n

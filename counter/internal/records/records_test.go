@@ -39,7 +39,7 @@ func grow(s *Shard) (moves []Move) {
 }
 
 // insert makes a record, and says who had to go.
-func insert(s *Shard, n, class uint32, of Stake) (i int, evicted Head, full bool) {
+func insert(s *Shard, n, class uint32, of EvictionCost) (i int, evicted Head, full bool) {
 	hash, id, class, kind := key(n, class)
 	return s.Insert(hash, id, class, kind, of)
 }

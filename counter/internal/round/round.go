@@ -12,10 +12,10 @@ package round
 type Answer uint8
 
 const (
-	Silent Answer = iota // it has not answered
-	Within               // it is within the limit
-	Beyond               // it is not, and does not count
-	Doubt                // it is unknown whether it is within the limit
+	NoAnswer Answer = iota // it has not answered
+	Admit                  // it is within the limit
+	Reject                 // it is not, and does not count
+	Unknown                // it is unknown whether it is within the limit
 )
 
 // Round is hits that are ranked together.
@@ -44,12 +44,12 @@ func (r *Round) Take(hits uint32) Answer {
 	r.Waiting -= hits
 	switch {
 	case !r.Ranked:
-		return Silent
+		return NoAnswer
 	case r.Room < hits:
-		return Beyond
+		return Reject
 	}
 	r.Room -= hits
-	return Within
+	return Admit
 }
 
 // End wakes the requests that wait: there is an answer, or none will come.

@@ -12,11 +12,11 @@ func TestRoomIsUsedUp(t *testing.T) {
 		answers []Answer
 		left    uint32
 	}{
-		{"all", 9, []uint32{1, 1, 1}, 0, []Answer{Within, Within, Within}, 0},
-		{"some", 2, []uint32{1, 1, 1}, 1, []Answer{Within, Within, Beyond}, 0},
-		{"none, over already", -3, []uint32{1, 1}, 2, []Answer{Beyond, Beyond}, 0},
-		{"a costly one first", 3, []uint32{4, 2, 1}, 4, []Answer{Beyond, Within, Within}, 0},
-		{"less room than any needs", 1, []uint32{2, 2}, 3, []Answer{Beyond, Beyond}, 1},
+		{"all", 9, []uint32{1, 1, 1}, 0, []Answer{Admit, Admit, Admit}, 0},
+		{"some", 2, []uint32{1, 1, 1}, 1, []Answer{Admit, Admit, Reject}, 0},
+		{"none, over already", -3, []uint32{1, 1}, 2, []Answer{Reject, Reject}, 0},
+		{"a costly one first", 3, []uint32{4, 2, 1}, 4, []Answer{Reject, Admit, Admit}, 0},
+		{"less room than any needs", 1, []uint32{2, 2}, 3, []Answer{Reject, Reject}, 1},
 	} {
 		r := New()
 		for _, n := range c.hits {
@@ -40,12 +40,12 @@ func TestRoomIsUsedUp(t *testing.T) {
 func TestWhoDoesNotWaitIsToldNothing(t *testing.T) {
 	r := New()
 	r.Waiting = 2
-	if got := r.Take(1); got != Silent {
+	if got := r.Take(1); got != NoAnswer {
 		t.Errorf("before the answer: %d, want Silent", got)
 	}
 	r.End()
 	<-r.Reply
-	if got := r.Take(1); got != Silent || r.Waiting != 0 {
+	if got := r.Take(1); got != NoAnswer || r.Waiting != 0 {
 		t.Errorf("after the end: %d, %d wait, want Silent and none", got, r.Waiting)
 	}
 }

@@ -195,7 +195,7 @@ func (s *Set) Count(k *Entry, r *algorithm.Spec, lane int, hits uint32) bool {
 		return false
 	}
 	k.Rule = r
-	k.newest.Pending = r.Lanes().Add(k.newest.Pending, lane, uint64(hits))
+	k.newest.Pending = r.Packing().Add(k.newest.Pending, lane, uint64(hits))
 	k.Hits += hits
 	s.Hits += uint64(hits)
 	return true
@@ -211,7 +211,7 @@ func (s *Set) drop(k *Entry, n uint64) {
 // known is counted in all. In a lane that the tier has full, hits are given up: counted there, they
 // would carry into the next.
 func (s *Set) Send(k *Entry, g int, known uint64) (hits, saturated uint64) {
-	at, l := s.group(k, g), k.Rule.Lanes()
+	at, l := s.group(k, g), k.Rule.Packing()
 	room := l.Minus(l.All(l.ReportMax()), l.Minus(known, at.Pending))
 	if full := l.Minus(at.Pending, room); full != 0 {
 		saturated = l.Sum(full)
@@ -231,15 +231,15 @@ func (s *Set) Answer(k *Entry, g int, hits uint64) bool {
 		return false
 	}
 	u.InFlight = 0
-	s.drop(k, k.Rule.Lanes().Sum(hits))
+	s.drop(k, k.Rule.Packing().Sum(hits))
 	return true
 }
 
 // Return takes back hits of a group that were answered and certainly did not reach the tier: they
 // are pending again.
 func (s *Set) Return(k *Entry, g int, hits uint64) {
-	u, n := s.group(k, g), k.Rule.Lanes().Sum(hits)
-	u.Pending = k.Rule.Lanes().Plus(u.Pending, hits)
+	u, n := s.group(k, g), k.Rule.Packing().Sum(hits)
+	u.Pending = k.Rule.Packing().Plus(u.Pending, hits)
 	k.Hits += uint32(n)
 	s.Hits += n
 }
@@ -251,8 +251,8 @@ func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 	groups := r.Groups()
 	for i := max(groups-n, 0); i < groups; i++ {
 		u := s.In(k, i)
-		pending += r.Lanes().Sum(u.Pending)
-		inFlight += r.Lanes().Sum(u.InFlight)
+		pending += r.Packing().Sum(u.Pending)
+		inFlight += r.Packing().Sum(u.InFlight)
 	}
 	s.drop(k, pending+inFlight)
 	older := s.needOlder(k)[:groups-1]
@@ -270,7 +270,7 @@ func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 // flight.
 func (s *Set) Shift(k *Entry, by int64) (lost uint64) {
 	s.needOlder(k)
-	lost = k.Rule.Lanes().Shift(k.Rule.Groups(), by, func(g int) *uint64 {
+	lost = k.Rule.Packing().Shift(k.Rule.Groups(), by, func(g int) *uint64 {
 		return &s.group(k, g).
 			Pending
 	})

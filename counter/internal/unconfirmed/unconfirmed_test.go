@@ -20,7 +20,7 @@ func TestBalance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, l := NewSet(60), r.Lanes()
+		s, l := NewSet(60), r.Packing()
 		var in, out uint64
 		live, queued := make(map[uint16]bool), make(map[uint16]bool)
 		for step := range 3000 {

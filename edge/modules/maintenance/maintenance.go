@@ -55,7 +55,7 @@ type maintenance struct {
 // answer answers the request if the PoP is in maintenance, and its client is not spared. While it
 // is not, that costs one load.
 func (g *gate) answer(x *edge.Exchange, l *limiter.Limiter) bool {
-	bit := l.Bits.Maintained(x.Now())
+	bit := l.Blocks.Maintained(x.Now())
 	if bit == nil {
 		return false
 	}

@@ -266,7 +266,7 @@ func (p *Part) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
 	from := len(buf)
 	buf = append(buf, p.segments(q.Path)...)
 	group := buf[from:]
-	for as := message.Reading(1); as <= q.Readings; as++ {
+	for as := message.Interpretation(1); as <= q.Readings; as++ {
 		if !q.Readings.Has(as) {
 			continue
 		}

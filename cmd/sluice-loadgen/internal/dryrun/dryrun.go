@@ -77,7 +77,7 @@ type RuleOutcome struct {
 // New makes a Run that counts in table and blocks in bits. Of c it takes source, lists, deny, allow
 // and rules.
 func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, error) {
-	named, _, err := new(lists.Book).Prepare(c.Lists)
+	named, _, err := new(lists.Store).Prepare(c.Lists)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 			located), allow: address.NewGroup(c.Allow, address.Named(named,
 			c.AllowLists), c.AllowPlaces, located),
 		rules: set, positions: make(map[*limiter.Rule]position),
-		limiter: limiter.Limiter{Counters: table, Bits: bits},
+		limiter: limiter.Limiter{Counters: table, Blocks: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
 		return nil, err

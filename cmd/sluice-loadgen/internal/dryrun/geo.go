@@ -13,6 +13,6 @@ var Missing map[string]string
 
 // locate reads the databases of a configuration.
 func locate(c *config.Config) (address.Geo, error) {
-	found, _, err := new(geo.Book).Prepare(geo.Config(c.Geo))
+	found, _, err := new(geo.Store).Prepare(geo.Config(c.Geo))
 	return found, err
 }

@@ -320,7 +320,7 @@ func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client, source string) e
 	}
 	for _, edge := range shown.Each {
 		var parts []string
-		for _, r := range edge.Said.Rules {
+		for _, r := range edge.Answer.Rules {
 			text := fmt.Sprintf("%s %.4g of %d", cmp.Or(r.Policy, r.Rule), r.Estimate, r.Limit)
 			if r.Limit == 0 {
 				text = cmp.Or(r.Policy, r.Rule)

@@ -43,8 +43,8 @@ const (
 
 // Peers is what one edge has to do with other PoPs.
 type Peers struct {
-	// Impose puts a block of another PoP into force, which was sent at a time on the clock there.
-	Impose func(from string, b across.Block, sent, now time.Time) across.Outcome
+	// AddPeerBlock puts a block of another PoP into force, which was sent at a time on the clock there.
+	AddPeerBlock func(from string, b across.Block, sent, now time.Time) across.Outcome
 	// AddCount adds what another PoP has counted, likewise.
 	AddCount func(from string, c across.Count, sent, now time.Time) across.Outcome
 	// Vouch is called with each request that has a key, before its body is read.
@@ -343,7 +343,7 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	for _, b := range m.Blocks {
 		o := across.Unreadable
 		if across.Travels(b.Source) {
-			o = p.Impose(m.From, b, m.At, now)
+			o = p.AddPeerBlock(m.From, b, m.At, now)
 		}
 		from.outcomes[o].Add(1)
 		reply[o.String()]++

@@ -41,7 +41,7 @@ func listen(t *testing.T) (address string, received chan imposed) {
 	t.Helper()
 	received = make(chan imposed, 10)
 	p := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"x:1"}}}}, []across.Key{key}, nil)
-	p.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+	p.AddPeerBlock = func(from string, b across.Block, _, _ time.Time) across.Outcome {
 		received <- imposed{from, b}
 		return across.Imposed
 	}
@@ -140,7 +140,7 @@ func TestAwayAndBack(t *testing.T) {
 	}
 	received := make(chan imposed, 1)
 	there := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1"}}}, []across.Key{key}, nil)
-	there.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+	there.AddPeerBlock = func(from string, b across.Block, _, _ time.Time) across.Outcome {
 		received <- imposed{from, b}
 		return across.Imposed
 	}
@@ -185,7 +185,7 @@ func virtual(t *testing.T) (fra, ams *Peers, reply chan events.Event, received c
 	happened := events.New(100, func(e events.Event) { reply <- e })
 	fra = New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: []string{"a:1", "b:1"}}}}, []across.Key{key}, happened)
 	ams = New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"c:1"}}}}, []across.Key{key}, nil)
-	ams.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+	ams.AddPeerBlock = func(from string, b across.Block, _, _ time.Time) across.Outcome {
 		received <- imposed{from, b}
 		return across.Imposed
 	}

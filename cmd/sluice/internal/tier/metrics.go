@@ -91,7 +91,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.operatorEntries, float64(s.OperatorEntries))
 	gauge(m.alone, number(!m.machine.Nodes.Up()))
 	strangers, rotating := 0, 0
-	for _, e := range m.machine.Marks.Secrets().Apart {
+	for _, e := range m.machine.ForeignSecrets.Secrets().Apart {
 		if e.Rotating {
 			rotating++
 		} else {

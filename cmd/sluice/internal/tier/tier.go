@@ -50,7 +50,7 @@ import (
 // between an edge that counts alone and one with a tier is decided in Share.
 type Shared struct {
 	Table   *counter.Table
-	Bits    *mitigation.Table
+	Blocks  *mitigation.Table
 	Tier    edge.Tier
 	Metrics prometheus.Collector // nil: none beside the edge's own
 	Machine *pop.Machine         // nil: it counts alone
@@ -102,7 +102,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}),
-			Bits: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}),
+			Blocks: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}),
 			log: log}
 		s.sync = s.tidy
 		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
@@ -112,7 +112,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	s := &Shared{
 		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(),
 			Phase: key.Phase, Wake: wake}),
-		Bits: mitigation.New(c.Counters, wake),
+		Blocks: mitigation.New(c.Counters, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
 		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
@@ -127,7 +127,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c),
-		Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
+		Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Blocks: s.Blocks,
 		Received: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
@@ -145,7 +145,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	began := time.Now()
 	s.began.Store(&began)
 	if s.peers = others; others != nil {
-		others.Impose, others.AddCount = machine.Announcer.Impose, machine.Announcer.AddCount
+		others.AddPeerBlock, others.AddCount = machine.Announcer.AddPeerBlock, machine.Announcer.AddCount
 	}
 	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -210,13 +210,13 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 			if machine.Nodes.Full() {
 				return fullPoP
 			}
-			if s := secretStatus(c.PoP.Name, machine.Marks.Secrets()); s.Held {
+			if s := secretStatus(c.PoP.Name, machine.ForeignSecrets.Secrets()); s.Held {
 				return s.Warning
 			}
 			return ""
 		},
 		PoP: control.PoP{
-			Say: func(o mitigation.Order) (control.Spread, error) {
+			Order: func(o mitigation.Order) (control.Spread, error) {
 				o.From += " at " + EdgeName(c)
 				mark, err := machine.Operators.Add(o, time.Now())
 				if errors.Is(err, operatorlog.ErrFull) {
@@ -245,7 +245,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 			},
 			Secret: func() control.SecretStatus {
 				return secretStatus(c.PoP.Name,
-					machine.Marks.Secrets())
+					machine.ForeignSecrets.Secrets())
 			},
 		},
 	}
@@ -372,7 +372,7 @@ func await(every time.Duration, look func() (s Progress, overtaken bool)) Progre
 // spread is how far orders have come, in a PoP of so many edges; 0: unknown.
 func spread(m *pop.Machine, edges int, marks ...operatorlog.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Spread: s.Spread, Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
+	all = control.Spread{Spread: s.Spread, Apart: len(m.ForeignSecrets.Secrets().Apart), Silent: s.Silent}
 	all.Missing = append([]string{}, s.Missing...) // none are [] in JSON
 	if edges > s.Known {
 		all.Expected = edges

@@ -24,7 +24,7 @@ func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Lo
 	beat.Every(ctx, beat.Period, func(now time.Time) {
 		list := w.look(m.Nodes.Members(), m.Nodes.Up(), m.Nodes.Full())
 		list = append(list, edges.look(m.Operators.Edges(), now)...)
-		status := secretStatus(name, m.Marks.Secrets())
+		status := secretStatus(name, m.ForeignSecrets.Secrets())
 		if e, changed := secrets.look(status.Warning, now); changed {
 			list = append(list, e)
 		}

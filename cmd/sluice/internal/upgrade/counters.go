@@ -109,7 +109,7 @@ func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Spec
 		}
 	}
 	for _, k := range list {
-		table.Reports().Learn(k.Counter, k.newest, k.groups, 0, now)
+		table.Reports().Apply(k.Counter, k.newest, k.groups, 0, now)
 	}
 	return len(list), nil
 }

@@ -204,7 +204,7 @@ func TestQuestions(t *testing.T) {
 				for _, question := range []string{"source 192.0.2.1", "source 192.0.2.2"} {
 					question += fmt.Sprint(e.ID)
 					said := view.Answers[string](e.Look(t.Context(), question), question)
-					if len(said) != 3 || !slices.ContainsFunc(said, func(a view.Answered[string]) bool { return a.Edge == "edge3" && a.Said == "edge3 says of "+question }) {
+					if len(said) != 3 || !slices.ContainsFunc(said, func(a view.Answered[string]) bool { return a.Edge == "edge3" && a.Answer == "edge3 says of "+question }) {
 						t.Errorf("%s: %v", question, said)
 					}
 				}
@@ -326,7 +326,7 @@ func TestAlone(t *testing.T) {
 	}
 	v.Run(t.Context())
 	p := v.Look(t.Context(), "q")
-	if got := view.Answers[string](p, "q"); len(p.Parts) != 1 || p.Parts[0].Missing != "" || len(got) != 1 || got[0].Said != "yes" || got[0].Edge != "a" {
+	if got := view.Answers[string](p, "q"); len(p.Parts) != 1 || p.Parts[0].Missing != "" || len(got) != 1 || got[0].Answer != "yes" || got[0].Edge != "a" {
 		t.Errorf("%s: %+v", describe(p), got)
 	}
 }
