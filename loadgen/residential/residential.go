@@ -115,7 +115,7 @@ type Options struct {
 	PassFor time.Duration
 }
 
-// Figures are what a rule has done while the scraper was there.
+// Figures are what a rule has done, before the scraper came as well.
 type Figures struct {
 	Scraped uint64 `json:"scraped"` // requests of the scraper
 	LetIn   uint64 `json:"let_in"`  // of them, answered by the origin
@@ -153,7 +153,7 @@ type person struct {
 	pass       time.Duration // its end; 0: none
 	edge       int
 	last       time.Duration // when it last requested something
-	asked      int           // heavy pages, while the scraper was there
+	asked      int           // heavy pages
 	served     int           // of them
 	challenged bool
 }
@@ -224,8 +224,7 @@ func (r *run) request(at time.Duration, client int32, again bool) {
 		p.edge = r.rng.IntN(r.o.Edges)
 	}
 	p.last = at
-	counts := at >= r.Options.ScraperFrom
-	if counts && !again {
+	if !again {
 		p.asked++
 	}
 	with := p.pass > at
@@ -241,7 +240,7 @@ func (r *run) request(at time.Duration, client int32, again bool) {
 		r.learn()
 	}
 	switch {
-	case admitted && counts:
+	case admitted:
 		p.served++
 		if is.Scraper {
 			r.f.LetIn++
@@ -249,8 +248,8 @@ func (r *run) request(at time.Duration, client int32, again bool) {
 				r.f.Solved++
 			}
 		}
-	case !admitted && !with && r.Row.Answer == Challenge:
-		p.challenged = p.challenged || counts
+	case !with && r.Row.Answer == Challenge:
+		p.challenged = true
 		if is.Script {
 			// Half a second and more, for the way there and back, and the work
 			wait := 500*time.Millisecond + time.Duration(r.rng.Int64N(int64(time.Second)))
