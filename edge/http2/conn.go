@@ -32,10 +32,10 @@ type conn struct {
 	took    int       // of turn
 
 	holder *holder // whom its streams are counted for; nil: there is no bound on memory
-	held   stall   // what the write under way holds, whose writer owns it
 	pause  pause
 
 	mu      sync.Mutex
+	held    stall  // what is being written, and gathers meanwhile
 	copied  int    // bytes of refusals that wait, but of pages that are the same for all
 	out     []byte // frames to be written
 	late    []byte // those to be written after them, in a write of their own

@@ -461,6 +461,9 @@ func (c *conn) trailer(st *Stream) error {
 	if c.head.wrong || c.head.tooLarge || st.announced >= 0 && st.came != st.announced {
 		return frames.StreamError{StreamID: st.id, Code: frames.ErrCodeProtocol}
 	}
+	if !c.trails(st) {
+		return frames.StreamError{StreamID: st.id, Code: frames.ErrCodeEnhanceYourCalm}
+	}
 	st.ended = true
 	signal(st.arrived)
 	return nil

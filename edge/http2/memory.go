@@ -140,7 +140,7 @@ func (m *Memory) leave(c *conn) {
 
 // hold counts n bytes more, or fewer, as held.
 func (c *conn) hold(n int64) {
-	if n == 0 {
+	if n == 0 || c.holder == nil {
 		return
 	}
 	m := c.site.Memory
@@ -278,6 +278,9 @@ func (m *Memory) sharesWith(h *holder, n int64) float64 {
 	return float64(held+n) * float64(holders) / float64(m.most)
 }
 
+// isShort reports whether half of the bound is held: then no stream gets more than the least.
+func (m *Memory) isShort() bool { return m != nil && m.held.Load() > m.most/2 }
+
 // holds is what a stream holds now, in bytes, as far as it is counted.
 func (st *Stream) holds() int64 {
 	n := requestHolds + cap(st.text) + cap(st.block) + cap(st.out) + st.copied + st.ahead
@@ -311,18 +314,40 @@ func (st *Stream) goesOn() {
 // release counts what a stream has held that is over.
 func (c *conn) release(st *Stream) {
 	st.goesOn()
-	if n := st.held.bytes; n != 0 {
-		st.held.bytes = 0
-		c.hold(-n)
-	}
+	c.hold(-st.held.bytes - st.trailing)
+	st.held.bytes, st.trailing = 0, 0
 }
 
-// writes notes that n bytes are being written, while as many may gather.
+// trails counts what has come after the body of a stream, and reports false where there is no room
+// for it. It needs c.mu.
+func (c *conn) trails(st *Stream) bool {
+	if c.holder == nil || c.streams[st.id] != st { // nothing is bounded, or it is over
+		return true
+	}
+	st.trailing = int64(cap(st.tail))
+	c.hold(st.trailing)
+	if c.site.Memory.hasRoom(c.holder) {
+		return true
+	}
+	c.site.Stats.MemoryReset.Add(1)
+	return false
+}
+
+// writes notes that n bytes are being written, while as many may gather. It needs c.mu, as wrote
+// and gathers do.
 func (c *conn) writes(n int) {
 	if c.holder != nil && n > frameSize {
 		c.held = stall{conn: c, bytes: 2 * int64(n)}
 		c.hold(c.held.bytes)
 		c.site.Memory.list(&c.held)
+	}
+}
+
+// gathers notes that more than a frame has gathered behind a shorter write: soon it is as much as
+// may.
+func (c *conn) gathers() {
+	if c.writing && c.held.conn == nil && len(c.out) > frameSize {
+		c.writes(mostUnwritten / 2)
 	}
 }
 

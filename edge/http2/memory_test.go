@@ -369,3 +369,138 @@ func TestALongHeadGrowsOnce(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// What a body may have of the connection's spare window is counted, too, and there is none where memory is short.
+func TestSpareWindowsAreCounted(t *testing.T) {
+	inMemory(t, 4<<20, func(k *talk) {
+		m := k.site.Memory
+		send := func(id uint32) (grew int64) {
+			was := m.held.Load()
+			k.get(id, "/body", false, true)
+			_ = k.WriteData(id, false, make([]byte, firstWindow*3/4))
+			synctest.Wait()
+			return m.held.Load() - was
+		}
+		if grew := send(1); grew < requestHolds+streamWindow {
+			t.Errorf("%d bytes are held of a body with a window of %d", grew, streamWindow)
+		}
+		_ = k.WriteData(1, true, nil)
+		synctest.Wait()
+		if held := m.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held when it is over", held)
+		}
+		m.held.Add(m.most/2 + 1)
+		if grew := send(3); grew > requestHolds+streamWindow/2 {
+			t.Errorf("%d bytes are held of a body where memory is short", grew)
+		}
+		m.held.Add(-m.most/2 - 1)
+		_ = k.WriteData(3, true, nil)
+		synctest.Wait()
+	})
+}
+
+// What comes after a body is counted, and where there is no room for it the stream is reset.
+func TestTrailersAreCounted(t *testing.T) {
+	inMemory(t, 1<<20, func(k *talk) {
+		m := k.site.Memory
+		k.site.Start = func(st *Stream) Rest { return answering{st, k.release} }
+		trailers := func(id uint32, whole bool) {
+			_ = k.WriteHeaders(frames.HeadersFrameParam{StreamID: id, EndStream: true, EndHeaders: whole, BlockFragment: block("x-tail", strings.Repeat("t", 3<<10))})
+			synctest.Wait()
+		}
+		k.get(1, "/", false, true)
+		synctest.Wait()
+		was := m.held.Load()
+		if trailers(1, true); m.held.Load() < was+3<<10 {
+			t.Errorf("%d bytes more are held", m.held.Load()-was)
+		}
+		k.get(3, "/", false, true)
+		synctest.Wait()
+		m.held.Add(m.most)
+		k.site.Memory.holders.Add(1000)
+		trailers(3, true)
+		m.held.Add(-m.most)
+		k.site.Memory.holders.Add(-1000)
+		if n := k.counts("3: RST ENHANCE_YOUR_CALM"); n != 1 {
+			t.Errorf("the stream was not reset where there is no room")
+		}
+		k.get(5, "/", false, true)
+		synctest.Wait()
+		trailers(5, false)
+		close(k.release) // over, before its trailers are
+		synctest.Wait()
+		_ = k.WriteContinuation(5, true, block("x-more", "t"))
+		synctest.Wait()
+		if held := m.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held when all are over", held)
+		}
+	})
+}
+
+// Answers that gather behind a short write, of a client that reads nothing, are counted, and the connection ends where memory
+// is short.
+func TestWhatGathersBehindAShortWriteIsCounted(t *testing.T) {
+	inMemory(t, 256<<10, func(calm *talk) {
+		start, body := calm.site.Start, make([]byte, 10<<10)
+		calm.site.Start = func(st *Stream) Rest {
+			if string(st.Request().Path) == "/page" {
+				return rest(func() { _ = st.Respond(&message.Reply{Status: 200, Body: body}) })
+			}
+			return start(st)
+		}
+		deaf := calm.another("192.0.2.2")
+		hears := deaf.nc.(*muted).hears
+		_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
+		_ = deaf.WriteWindowUpdate(0, 1<<30)
+		synctest.Wait()
+		<-hears
+		calm.many(1, 3, "/slow")
+		for id := range uint32(7) {
+			deaf.get(1+2*id, "/page", true, true)
+			synctest.Wait()
+		}
+		if held := calm.site.Memory.held.Load(); held < mostUnwritten+3*requestHolds {
+			t.Errorf("%d bytes are held of what gathers", held)
+		}
+		time.Sleep(patience)
+		calm.many(7, 1, "/")
+		calm.expect("7: 200")
+		if n := calm.site.Stats.MemoryCut.Load(); n != 1 {
+			t.Errorf("%d connections were ended, want 1; %d bytes of %d are held", n, calm.site.Memory.held.Load(), calm.site.Memory.most)
+		}
+		hears <- struct{}{}
+		<-deaf.ended
+		close(calm.release)
+		synctest.Wait()
+	})
+}
+
+type rest func()
+
+func (r rest) Run() { r() }
+
+// A connection keeps what it has written much with only while there is something to be written.
+func TestLargeBuffersAreGivenBack(t *testing.T) {
+	inMemory(t, 1<<20, func(k *talk) {
+		var c *conn
+		start := k.site.Start
+		k.site.Start = func(st *Stream) Rest {
+			if c = st.conn; string(st.Request().Path) == "/page" {
+				return paged{st}
+			}
+			return start(st)
+		}
+		_ = k.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
+		_ = k.WriteWindowUpdate(0, 1<<30)
+		k.many(1, 1, "/slow")
+		k.many(3, 1, "/page")
+		synctest.Wait()
+		c.mu.Lock()
+		if n := cap(c.out) + cap(c.spare); n > 2*frameSize {
+			t.Errorf("%d bytes are kept while a request is awaited", n)
+		}
+		c.mu.Unlock()
+		close(k.release)
+		synctest.Wait()
+	})
+}

@@ -58,6 +58,7 @@ type Stream struct {
 
 	// What follows is guarded by conn.mu.
 	copied    int   // bytes of unsent that are its own
+	trailing  int64 // what is counted of tail, in bytes
 	window    int64 // what the client takes of the answer, in bytes
 	recv      int   // what it may send of the body,
 	credit    int   // and what it may send again, but has not been told,

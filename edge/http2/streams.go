@@ -228,10 +228,12 @@ func (c *conn) refill(st *Stream, n int) {
 		return
 	}
 	// Somebody reads it, and it is long
-	if st.most == firstWindow && c.wide >= streamWindow-firstWindow {
+	const more = streamWindow - firstWindow
+	if st.most == firstWindow && c.wide >= more && !c.site.Memory.isShort() {
 		st.most = streamWindow
-		c.wide -= streamWindow - firstWindow
-		st.credit += streamWindow - firstWindow
+		c.wide -= more
+		c.hold(more)
+		st.credit += more
 	}
 	c.putWindow(st.id, st.credit)
 	st.recv += st.credit
@@ -241,6 +243,7 @@ func (c *conn) refill(st *Stream, n int) {
 // narrow gives back what a stream has of spareWindow. It needs c.mu.
 func (c *conn) narrow(st *Stream) {
 	c.wide += st.most - firstWindow
+	c.hold(int64(firstWindow - st.most))
 	st.most = firstWindow
 }
 

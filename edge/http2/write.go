@@ -75,6 +75,7 @@ func (c *conn) putSettings(list ...frames.Setting) {
 // putHead puts a block of header fields, in as many frames as it takes. Nothing may come between
 // them.
 func (c *conn) putHead(id uint32, block []byte, end bool) {
+	c.borrowBuffers()
 	kind, flags := frames.FrameHeaders, frames.Flags(0)
 	if end {
 		flags = frames.FlagHeadersEndStream
@@ -100,6 +101,7 @@ func (c *conn) putHead(id uint32, block []byte, end bool) {
 }
 
 func (c *conn) putData(id uint32, p []byte, end bool) {
+	c.borrowBuffers()
 	flags := frames.Flags(0)
 	if end {
 		flags = frames.FlagDataEndStream
@@ -114,6 +116,7 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.gathers()
 	until := c.written + int64(c.flying+len(c.out)+len(c.late))
 	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
 		if c.written > until+mostUnwritten {
@@ -123,9 +126,9 @@ func (c *conn) flush() error {
 		c.writing = true
 		b, late := c.out, c.late
 		c.out, c.late, c.flying = c.spare[:0], nil, len(b)+len(late)
+		c.writes(len(b))
 		c.mu.Unlock()
 		var err error
-		c.writes(len(b))
 		if len(b) > 0 {
 			_, err = c.client.Write(b)
 		}
@@ -133,8 +136,8 @@ func (c *conn) flush() error {
 		if err == nil && len(late) > 0 {
 			_, err = c.client.Write(late)
 		}
-		c.wrote()
 		c.mu.Lock()
+		c.wrote()
 		c.flying = 0
 		if c.spare = b[:0]; cap(b) > 2*mostUnwritten {
 			c.spare = nil
@@ -144,6 +147,9 @@ func (c *conn) flush() error {
 			c.breakOff(err)
 		} else {
 			c.written += int64(len(b) + len(late))
+		}
+		if cap(c.out)+cap(c.spare) > 2*frameSize { // a stream that is only open needs none
+			c.giveBack()
 		}
 		c.drained.Broadcast()
 	}
@@ -187,6 +193,7 @@ func (c *conn) room(st *Stream) error {
 			continue
 		}
 		if c.writing {
+			c.gathers()
 			c.drained.Wait()
 			continue
 		}
