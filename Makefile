@@ -78,10 +78,11 @@ fuzz: # every fuzz target with FUZZTIME inputs
 bench: needs # benchmarks, those that match BENCH
 	$(GO) test -tags system -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's,/[^/]*$$,,' | sort -u)
 
-lint: # format, vet, staticcheck, who imports whom, and whether all of .ci/breaks still apply; the linter, which vets too, is pinned in tools.mod and built the first time
+lint: # format, vet, staticcheck, who imports whom, and whether all of .ci/breaks still apply; reports hard sentences of the documents; the linter, which vets too, is pinned in tools.mod and built the first time
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/$$/: not formatted; run gofmt -w/' >&2; exit 1; }
 	$(GO) tool -modfile=tools.mod golangci-lint run ./...
 	$(GO) run ./.ci/breaks -apply
+	$(GO) run ./.ci/prose
 	cd cmd/lab && $(GO) tool -modfile=../../tools.mod golangci-lint run -c ../../.golangci.yml ./...
 
 accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: two hours

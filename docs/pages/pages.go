@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -70,5 +71,41 @@ func Blocks(page string) (list []Block) {
 			open.Text += line
 		}
 	}
+	return list
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```$\n?")
+	made    = regexp.MustCompile(`(?s)<!-- figures [\w-]+ -->\n.*?<!-- end -->`)
+	comment = regexp.MustCompile(`<!--.*?-->`)
+	link    = regexp.MustCompile(`!?\[([^\]]*)\]\(([^)\s]+)\)`)
+	span    = regexp.MustCompile("`[^`]*`")
+	item    = regexp.MustCompile(`^([-*]|\d+\.) `)
+	ends    = regexp.MustCompile(`[.?!]\s+`)
+)
+
+// Sentences are those of a page's prose. Tables, code and what make figures writes are left out.
+func Sentences(text string) (list []string) {
+	text = comment.ReplaceAllString(fence.ReplaceAllString(made.ReplaceAllString(text, ""), ""), "")
+	text = link.ReplaceAllString(span.ReplaceAllString(text, "x"), "$1")
+	var paragraph strings.Builder
+	flush := func() {
+		for _, s := range ends.Split(strings.TrimSpace(paragraph.String()), -1) {
+			if strings.TrimSpace(s) != "" {
+				list = append(list, s)
+			}
+		}
+		paragraph.Reset()
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '|' || line[0] == '#' || item.MatchString(line) {
+			flush()
+		}
+		if line != "" && line[0] != '|' && line[0] != '#' {
+			paragraph.WriteString(strings.TrimLeft(line, "-*0123456789. ") + " ")
+		}
+	}
+	flush()
 	return list
 }

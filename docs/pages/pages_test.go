@@ -24,14 +24,7 @@ func all(t *testing.T) map[string]string {
 	return texts
 }
 
-var (
-	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```$\n?")
-	made    = regexp.MustCompile(`(?s)<!-- figures [\w-]+ -->\n.*?<!-- end -->`)
-	comment = regexp.MustCompile(`<!--.*?-->`)
-	link    = regexp.MustCompile(`!?\[([^\]]*)\]\(([^)\s]+)\)`)
-	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	span    = regexp.MustCompile("`[^`]*`")
-)
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
 // A page is no wall: it has at most 12 kB, lines of at most 100 columns outside of code and tables, a heading for each few paragraphs, and
 // something to look at (an example, a table, a figure).
@@ -73,36 +66,10 @@ func TestPagesAreNoWalls(t *testing.T) {
 // lines keeps the ends of lines, and nothing else.
 func lines(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
 
-// sentences are those of a page's prose, tables left out.
-func sentences(text string) (list []string) {
-	text = comment.ReplaceAllString(fence.ReplaceAllString(made.ReplaceAllString(text, ""), ""), "")
-	text = link.ReplaceAllString(span.ReplaceAllString(text, "x"), "$1")
-	var paragraph strings.Builder
-	flush := func() {
-		for _, s := range regexp.MustCompile(`[.?!]\s+`).Split(strings.TrimSpace(paragraph.String()), -1) {
-			if strings.TrimSpace(s) != "" {
-				list = append(list, s)
-			}
-		}
-		paragraph.Reset()
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "#") || regexp.MustCompile(`^([-*]|\d+\.) `).MatchString(line) {
-			flush()
-		}
-		if line != "" && line[0] != '|' && line[0] != '#' {
-			paragraph.WriteString(strings.TrimLeft(line, "-*0123456789. ") + " ")
-		}
-	}
-	flush()
-	return list
-}
-
 // Sentences have at most 25 words on average, on every page.
 func TestSentencesAreShort(t *testing.T) {
 	for name, text := range all(t) {
-		words, list := 0, sentences(text)
+		words, list := 0, Sentences(text)
 		for _, s := range list {
 			words += len(strings.Fields(s))
 		}
@@ -205,7 +172,7 @@ func TestReadmeIsShort(t *testing.T) {
 }
 
 func TestSentences(t *testing.T) {
-	got := sentences("# A head\nOne [two](three.md) `four five`. Six\nseven: eight.\n\n- nine\n- ten eleven\n\n| a | b |\n```\ncode. code\n```\n")
+	got := Sentences("# A head\nOne [two](three.md) `four five`. Six\nseven: eight.\n\n- nine\n- ten eleven\n\n| a | b |\n```\ncode. code\n```\n")
 	if want := []string{"One two x", "Six seven: eight.", "nine", "ten eleven"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
