@@ -86,7 +86,8 @@ var (
 
 // Sentences are those of a page's prose. Tables, code and what make figures writes are left out.
 func Sentences(text string) (list []string) {
-	text = comment.ReplaceAllString(fence.ReplaceAllString(made.ReplaceAllString(text, ""), ""), "")
+	text = made.ReplaceAllString(text, "\n")
+	text = comment.ReplaceAllString(fence.ReplaceAllString(text, "\n"), "")
 	text = link.ReplaceAllString(span.ReplaceAllString(text, "x"), "$1")
 	var paragraph strings.Builder
 	flush := func() {
