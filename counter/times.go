@@ -11,9 +11,12 @@ import (
 // only in which sub-window. That matters to a source near its limit, in the one sub-window that the
 // window's beginning cuts. So an edge that finds a counter there, and does not know when all of
 // those hits came, requests the others' times. Each edge sends the times of its own hits in the
-// whole window, and adds those that it receives: that suffices until the window's beginning has
-// passed them all. So it happens at most once in a window, and a source may stay near its limit for
-// as long as it likes.
+// sub-windows that have ended, and adds those that it receives: that suffices until the window's
+// beginning has come to the last of them. So it happens at most once in a window but one
+// sub-window, and a source may stay near its limit for as long as it likes.
+//
+// The newest sub-window is left out, because an edge sends one once, and what it counts in it
+// afterwards nobody would ever learn; but not of a counter of which nothing is left.
 
 // Times is when one table's hits of one sub-window came, by its 32nds.
 type Times struct {
@@ -45,7 +48,7 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 		return most, false
 	}
 	hist := s.own(st, i).Get()
-	if hist == nil || r.Number(at)-hist.LastRead < uint32(r.SubWindows) {
+	if hist == nil || r.Number(at)-hist.LastRead < again(r, 1) {
 		return most, false
 	}
 	cut := r.Cut(at)
@@ -62,9 +65,20 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 	return most, false
 }
 
+// again is after how many sub-windows times are exchanged again: so many before the window's
+// beginning has passed all that were.
+func again(r *algorithm.Spec, before int) uint32 { return uint32(max(r.SubWindows-before, 1)) }
+
+// full reports whether nothing is left to a counter, as decisions go.
+func (s *shard) full(r *algorithm.Spec, st *store, i int, at algorithm.Position) bool {
+	estimate := s.estimate(r, st, i, at)
+	return r.Remaining(estimate) == 0 &&
+		r.Remaining(s.firm(r, st, i, st.groups(i), at, estimate)) == 0
+}
+
 // ExportTimes appends to buf the times of the hits that this table counted in the window, because
-// another table has requested them or this one is about to. It does so once in a window; after that
-// it only lets the others' be added to its own.
+// another table has requested them or this one is about to. It does so once in a window, or nearly;
+// after that it only lets the others' be added to its own.
 func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
@@ -73,8 +87,12 @@ func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 		}
 		newest := c.Rule.Number(at)
 		hist.LastRead = newest
-		quiet := newest-hist.ExportedAt < uint32(c.Rule.SubWindows)
-		for n := c.Rule.Cut(at); n != newest+1; n++ {
+		quiet := newest-hist.ExportedAt < again(c.Rule, 2)
+		end := newest // in which there may be more hits
+		if s.full(c.Rule, st, i, at) {
+			end++
+		}
+		for n := c.Rule.Cut(at); n != end; n++ {
 			if b := s.histograms.Bins(hist, n); b.Known() &&
 				hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
 				hist.Exported |= 1 << (n % histogram.SubWindows)

@@ -64,6 +64,50 @@ func TestTimesOfOthersHits(t *testing.T) {
 	f(algorithm.Lower, 4900*time.Millisecond, 24, 24+9)
 }
 
+// sendTimes has a table send what it is about to, and another take it in.
+func sendTimes(from, to *Table, c Counter, now time.Time) {
+	for _, times := range from.Reports().ExportTimes(c, now, nil) {
+		to.Reports().MergeTimes(c, times, now)
+	}
+}
+
+// TestTimesOfLaterHits: what a table counts after it has sent its times is sent the next time, before the window's beginning comes there.
+// So a source with an even pace just below its limit, at one of two edges for the first part of each sub-window, is refused by neither.
+func TestTimesOfLaterHits(t *testing.T) {
+	const limit, first = 600, 1500 * time.Millisecond
+	const gap = time.Minute * 1000 / (limit * 997)
+	begin := time.Unix(1_700_000_000/60*60, 0)
+	r, tier := rule(t, limit, time.Minute, 12, algorithm.Nearest), map[uint32]uint64{}
+	edges := [...]*reporter{newReporter(t, r, tier), newReporter(t, r, tier)}
+	exchanges := 0
+	for i := range 4 * limit {
+		now := begin.Add(time.Duration(i) * gap)
+		edge, other := edges[0], edges[1]
+		if now.Sub(begin)%r.SubWindow() > first {
+			edge, other = other, edge
+		}
+		if !edge.table.Reserve([]Reservation{{Rule: r, Source: edge.c.Source, Hits: 1}}, now) {
+			t.Fatalf("request %d, after %v, was refused", i, now.Sub(begin))
+		}
+		now = now.Add(time.Millisecond)
+		edge.report(now, true)
+		for group, total := range tier {
+			other.table.Reports().Read(other.c, group, total, now)
+		}
+		if edge.reply.WantTimes {
+			exchanges++
+			sent := edge.table.Reports().ExportTimes(edge.c, now, nil)
+			sendTimes(other.table, edge.table, edge.c, now)
+			for _, times := range sent {
+				other.table.Reports().MergeTimes(other.c, times, now)
+			}
+		}
+	}
+	if exchanges < 3 || exchanges > 5 {
+		t.Errorf("times were exchanged %d times in four windows", exchanges)
+	}
+}
+
 // TestTimesAreNotMixed: a table that counted hits in a sub-window itself, and has not sent them, takes in nothing that
 // it could then take for its own; nor anything of a sub-window in the middle of the window, of which it may still count
 // hits.

@@ -189,8 +189,12 @@ func (r *Spec) sure(v view, gone float64) float64 {
 	bin := min(int(gone*histogram.Size), histogram.Size-1)
 	after := float64(v.own.Sum(bin + 1))
 	after += surely(float64(v.own.At(bin)), float64(bin+1)-gone*histogram.Size)
+	sum := full + min(after, others)
+	if v.own.Exchanged {
+		return sum // no edge knows when the rest came, perhaps all at the begin
+	}
 	left := max(0, 1-gone*histogram.Size/float64(v.own.Within))
-	return full + min(after, others) + surely(max(0, others-float64(v.own.Sum(0))), left)
+	return sum + surely(max(0, others-float64(v.own.Sum(0))), left)
 }
 
 // certain is the estimate by Lower.

@@ -47,7 +47,8 @@ type binBytes [SubWindows][Size]uint8
 type Bins struct {
 	low, high *[Size]uint8 // high is nil where all of it is 0
 	// Of hits of which it is not known when they came: in so many bins, from the first
-	Within int
+	Within    int
+	Exchanged bool // others' hits are in them as well, but for those of which nobody knows
 }
 
 // Set is the histograms of a shard, found by their counters' slots, which begin at 1.
@@ -201,7 +202,7 @@ func (s *Set) Enter(h *Histogram, n uint32) (begins bool) {
 // Bins is those of a sub-window.
 func (s *Set) Bins(h *Histogram, n uint32) (b Bins) {
 	if lane := n % SubWindows; h.subWindows[lane] == n {
-		b.low, b.Within = &h.low[lane], Size
+		b.low, b.Within, b.Exchanged = &h.low[lane], Size, h.Exported>>lane&1 != 0
 		if h.closed == n {
 			b.Within = int(h.closedAt) + 1
 		}

@@ -22,6 +22,8 @@ func TestInnocents(t *testing.T) {
 		{limit: 60, edges: 8, perConnection: 1, skew: 100 * time.Millisecond},
 		{limit: 100, edges: 8, perConnection: 1},
 		{limit: 100, edges: 2, throttles: true, perConnection: 20},
+		{limit: 600, edges: 2, perConnection: 20},
+		{limit: 600, edges: 8, throttles: true, perConnection: 1},
 	} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
