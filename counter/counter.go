@@ -9,8 +9,8 @@
 //
 // the sliding window counter of Cloudflare ("How we built rate limiting capable of scaling to
 // millions of domains", 2017) with k sub-windows instead of one. Of its own hits in c[i-k] a table
-// knows when they came and need not weigh them (histogram.go), and near the limit it requests other
-// tables' times (times.go). Of hits of which no time is known a decision counts only those that are
+// knows when they came and need not weigh them, and near the limit it requests other
+// tables' times. Of hits of which no time is known a decision counts only those that are
 // surely within the window, unless the source was over its limit lately (firm): so a source that
 // keeps to its limit is not refused by a guess. A Table holds the counters of many sources under
 // many rules. Reserve asks several rules at once whether n more hits stay within their limits;

@@ -13,7 +13,7 @@
 // another node because the list of nodes has changed. Values never end by themselves, so one that
 // is not there is lost, and is made anew as complete from now on. For a window and its Margin from
 // then on a Closed rule admits no request by it. Edges make all values before they are needed, and
-// see to it that they are used (pop/exchange/exact.go). Under any rule each edge puts back the
+// see to it that they are used (pop/exchange/exchange.go). Under any rule each edge puts back the
 // instants that it knows of, and under one that is not Closed goes on.
 //
 // Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it,
@@ -33,6 +33,8 @@
 package exact
 
 import (
+	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -460,4 +462,213 @@ func (t *Table) In(least time.Duration, wall time.Time) time.Duration {
 		return least
 	}
 	return min(least, micros(max(t.stamped-wall.UnixMicro(), 0)))
+}
+
+// A value is what the tier has of a bucket: a form, since when it is complete (µs), and for each
+// source its tag, how many instants it has, the first, and how long after the one before each other
+// came. An instant of a window of an hour takes four bytes on average where there are a thousand.
+type value struct {
+	since   int64
+	sources []source
+}
+
+type source struct {
+	tag uint64
+	at  []int64
+}
+
+const (
+	form      = 1
+	valueHead = 1 + 8
+	// maxValue is the longest value. A bucket with a longer value answers no request until instants
+	// have left it.
+	maxValue = 256 << 10
+)
+
+// Fresh is the value of a bucket that the tier did not have.
+func Fresh(wall time.Time) []byte { return (&value{since: wall.UnixMicro()}).append(nil) }
+
+func (v *value) append(b []byte) []byte {
+	b = append(b, form)
+	b = binary.BigEndian.AppendUint64(b, uint64(v.since))
+	for _, s := range v.sources {
+		if len(s.at) == 0 {
+			continue
+		}
+		b = binary.BigEndian.AppendUint64(b, s.tag)
+		b = binary.AppendUvarint(b, uint64(len(s.at)))
+		before := int64(0)
+		for _, at := range s.at {
+			b = binary.AppendUvarint(b, uint64(at-before))
+			before = at
+		}
+	}
+	return b
+}
+
+// parse reads what append has written.
+func parse(b []byte) (v value, ok bool) {
+	if len(b) < valueHead || b[0] != form || len(b) > maxValue {
+		return v, false
+	}
+	v.since, b = int64(binary.BigEndian.Uint64(b[1:])), b[valueHead:]
+	number := func() (n uint64) {
+		n, size := binary.Uvarint(b)
+		if ok = size > 0 && n < 1<<62; ok {
+			b = b[size:]
+		}
+		return n
+	}
+	for len(b) > 0 {
+		if len(b) < 8 {
+			return value{}, false
+		}
+		s := source{tag: binary.BigEndian.Uint64(b)}
+		b = b[8:]
+		n := number()
+		if !ok || n > uint64(len(b)) { // each has a byte at least
+			return value{}, false
+		}
+		s.at = make([]int64, n)
+		before := int64(0)
+		for i := range s.at {
+			before += int64(number())
+			if !ok || before < 0 {
+				return value{}, false
+			}
+			s.at[i] = before
+		}
+		v.sources = append(v.sources, s)
+	}
+	return v, true
+}
+
+// of is a source's instants, for as long as no other source is added.
+func (v *value) of(tag uint64) *[]int64 {
+	for i := range v.sources {
+		if v.sources[i].tag == tag {
+			return &v.sources[i].at
+		}
+	}
+	v.sources = append(v.sources, source{tag: tag})
+	return &v.sources[len(v.sources)-1].at
+}
+
+// prune drops what does not count any more.
+func (v *value) prune(r *Spec, now int64) {
+	for i := range v.sources {
+		s := &v.sources[i]
+		s.at = r.live(s.at, now)
+	}
+	v.sources = slices.DeleteFunc(v.sources, func(s source) bool { return len(s.at) == 0 })
+}
+
+// Instants of a source are µs since the Unix epoch, ascending; several may be alike. Of a token
+// bucket there is one, which is when all that has come has drained.
+
+// live is those that still count.
+func (r *Spec) live(at []int64, now int64) []int64 {
+	if r.Interval > 0 {
+		if len(at) > 0 && at[0] > now {
+			return at
+		}
+		return nil
+	}
+	i := 0
+	for i < len(at) && at[i]+r.Window <= now {
+		i++
+	}
+	return at[i:]
+}
+
+// used is how much of the limit instants use.
+func (r *Spec) used(at []int64, now int64) int {
+	at = r.live(at, now)
+	if r.Interval > 0 && len(at) > 0 {
+		return int((at[0] - now + r.Interval - 1) / r.Interval)
+	}
+	return len(at)
+}
+
+// next is the instant of one request more, or, if that would be over the limit, when it would not
+// be.
+func (r *Spec) next(at []int64, now int64) (next, until int64) {
+	at = r.live(at, now)
+	if r.Interval > 0 {
+		tat := now
+		if len(at) > 0 {
+			tat = at[0]
+		}
+		if full := tat - int64(r.Limit-1)*r.Interval; full > now {
+			return 0, full
+		}
+		return tat + r.Interval, 0
+	}
+	if len(at) >= r.Limit {
+		return 0, at[len(at)-r.Limit] + r.Window
+	}
+	return now, 0
+}
+
+// settled reports whether instants are over the limit without those of requests that are under way
+// and may turn out not to count. Such a request's instant is moved on until its answer is there
+// (restamp), so what is as old as Margin stands. For a bucket this is unknown.
+func (r *Spec) settled(at []int64, now int64) bool {
+	if at = r.live(at, now); !r.Holds {
+		return true
+	}
+	return r.Interval == 0 && len(at) >= r.Limit && at[r.Limit-1]+r.margin <= now
+}
+
+// with is instants and one more. What is given is not changed.
+func (r *Spec) with(at []int64, one int64) []int64 {
+	if r.Interval > 0 {
+		if len(at) > 0 {
+			one = max(one, at[0])
+		}
+		return []int64{one}
+	}
+	i, _ := slices.BinarySearch(at, one)
+	return slices.Insert(slices.Clone(at), i, one)
+}
+
+// without is instants without one of that time. Of a bucket a hit is taken out.
+func (r *Spec) without(at []int64, one int64) []int64 {
+	if r.Interval > 0 {
+		if len(at) > 0 {
+			return []int64{at[0] - r.Interval}
+		}
+		return at
+	}
+	if i, there := slices.BinarySearch(at, one); there {
+		return slices.Delete(slices.Clone(at), i, i+1)
+	}
+	return at
+}
+
+// merge is instants and those of own that are not among them, and whether there are such.
+func (r *Spec) merge(at, own []int64) (all []int64, more bool) {
+	if r.Interval > 0 {
+		if len(own) > 0 && (len(at) == 0 || own[0] > at[0]) {
+			return own, true
+		}
+		return at, false
+	}
+	i := 0
+	for _, one := range own {
+		for i < len(at) && at[i] < one {
+			i++
+		}
+		if i < len(at) && at[i] == one {
+			i++ // each stands for one
+			continue
+		}
+		all, more = append(all, one), true
+	}
+	if !more {
+		return at, false
+	}
+	all = append(all, at...)
+	slices.Sort(all)
+	return all, true
 }

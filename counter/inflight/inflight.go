@@ -6,7 +6,7 @@
 // number of the epoch that it is in and to that of the nearer neighbour, and takes it off when it
 // ends,
 //
-//	said(key, epoch) = held(key)    for the epochs that are kept now (epoch.go)
+//	said(key, epoch) = held(key)    for the epochs that are kept now
 //
 // so an edge that dies is gone from the count with the first epoch that it does not begin, without
 // anything that detects it. What an edge sends is always held - said: an admission, an end, what is

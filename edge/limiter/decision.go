@@ -176,7 +176,7 @@ type Rule struct {
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 
-	// How many requests may be under way at once (slots.go); nil: any number
+	// How many requests may be under way at once; nil: any number
 	InFlight  *inflight.Concurrency
 	Uncounted bool // its counter counts nothing: there is no limit but InFlight
 }

@@ -27,6 +27,7 @@
 package limiter
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -376,4 +377,151 @@ func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source,
 		return mitigation.Bit{}, false
 	}
 	return l.Blocks.OrderOf(r.key(), r.Rule.VariantOf, covering, r.Until, now)
+}
+
+// While no node answers, each edge counts alone, and all edges together would admit a source the
+// whole limit each. A rule whose failure policy is Share has each of them admit its share of what is left:
+//
+//	(limit - known) / edges    rounded up, and at most limit / edges, rounded down, but 1 at least
+//
+// Known is what the tier has confirmed of the source, which leaves the window little by little and
+// is gone after a window; only hits that it has not confirmed, this edge's own since nobody
+// answers, are held against the share. So a source that begins meanwhile gets the share of the
+// limit at once, and no more. One that keeps to the limit and comes to all edges alike is refused
+// at no time: as much as leaves the window comes in, a share of it at each edge. One that keeps to
+// a single edge has that edge's share.
+
+// share is what counts a request: by this edge's share of the limit, where the rule says so and
+// this edge is alone.
+func (l *Limiter) share(r *RuleResult, now time.Time) *algorithm.Spec {
+	if r.Rule.OnStoreFailure == Share && l.Alone != nil {
+		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
+			by := r.CountedBy()
+			return shareOf(by, edges, l.Counters.Shared(by, r.Source, now))
+		}
+	}
+	return r.CountedBy()
+}
+
+// shareOf is a rule by one edge's share of its limit, on top of so many hits that are known,
+// weighed by their age. The sum is rounded, as estimates are that are compared with it, and they
+// are weighed alike.
+func shareOf(r *algorithm.Spec, edges int, known float64) *algorithm.Spec {
+	left := max(math.Ceil((float64(r.Limit)-known)/float64(edges)), 0)
+	most := max(r.Limit/uint32(edges), 1)
+	e := r.Estimate
+	if e == algorithm.Nearest {
+		e = algorithm.Weighed
+	}
+	return r.With(uint32(math.Round(known+min(left, float64(most)))), e)
+}
+
+// shareInFlight is a rule's concurrency, or this edge's share of it. Requests of other edges are
+// not counted here, so the share applies at once.
+func (l *Limiter) shareInFlight(r *Rule) *inflight.Concurrency {
+	if r.OnStoreFailure == Share && l.Alone != nil {
+		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
+			return &inflight.Concurrency{Name: r.InFlight.Name,
+				Limit: max(r.InFlight.Limit/int32(edges), 1)}
+		}
+	}
+	return r.InFlight
+}
+
+// A rule with a concurrency has so many slots over the PoP, and a request holds one from its
+// decision until Leave. Where there is a tier the request waits until that has counted it, as under
+// check: sync (exact.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
+// not answered by then, the rule's failure policy decides; local is this edge's own count against the
+// whole concurrency.
+//
+// No mitigation starts for want of a slot, because one may come free at any moment. What an
+// exchange costs the tier is in package inflight.
+
+// crowdedRetry is the wait for a client that finds no slot: when one comes free is unknown.
+const crowdedRetry = time.Second
+
+// enter takes slots for a request, and reports whether a rule refuses it for want of one. Those
+// that others gave it Decide gives back.
+func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
+	if l.InFlight == nil {
+		return false
+	}
+	d.slots = slices.Grow(d.slots, len(d.Results))
+	d.replies = d.replies[:0]
+	waits := l.Wait != nil && !l.willRefuse(d, now)
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Rule.InFlight == nil || !r.open() {
+			continue
+		}
+		asks := waits && (l.Up == nil || l.Up(r.Source))
+		p, entered := l.InFlight.Enter(l.shareInFlight(r.Rule), r.Source, asks, now)
+		if !entered {
+			refused = r.crowd() || refused
+			continue
+		}
+		d.slots, d.slotResults = append(d.slots, p), append(d.slotResults, i)
+		if p.Reply != nil {
+			d.replies = append(d.replies, p.Reply)
+		}
+	}
+	if len(d.replies) > 0 && !refused {
+		l.Wait(d.replies)
+		for i := range d.slots {
+			refused = !l.confirm(&d.Results[d.slotResults[i]], &d.slots[i], now) || refused
+		}
+	}
+	return refused
+}
+
+// willRefuse reports whether a limit refuses a request as far as this edge knows. Then no slot is
+// taken: a flood over its limit would hold slots of others for a round trip each. If the limit
+// admits it all the same, because a moment has passed, it has a slot by this edge's count.
+func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() ||
+			r.Rule.Exact != nil && l.Exact != nil {
+			continue
+		}
+		if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over {
+			return true
+		}
+	}
+	return false
+}
+
+// crowd decides about a request that finds no slot under a rule. It reports whether that refuses
+// it.
+func (r *RuleResult) crowd() bool {
+	r.Verdict, r.Wait, r.Crowded = r.Rule.notEnforced(Limited), crowdedRetry, true
+	return r.Rule.refuses()
+}
+
+// confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by
+// its failure policy.
+func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
+	if p.Reply == nil {
+		return true
+	}
+	switch l.InFlight.Confirm(p, now) {
+	case counter.Admit:
+		return true
+	case counter.Reject:
+		return !r.crowd()
+	}
+	if admits, skips := r.fallBack(); skips && !admits {
+		l.InFlight.Leave(p)
+		return !r.Rule.refuses()
+	}
+	return true // by this edge's own count
+}
+
+// Leave notes that a request has ended, and gives back its slots. It may be called more than once.
+func (l *Limiter) Leave(d *Decision) {
+	l.Arrived(d)
+	for i := range d.slots {
+		l.InFlight.Leave(&d.slots[i])
+	}
+	d.slots, d.slotResults = d.slots[:0], d.slotResults[:0]
 }

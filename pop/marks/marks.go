@@ -27,6 +27,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 const (
@@ -228,4 +229,103 @@ func (b *Detector) Apart(now time.Time) (list []Edge) {
 		return a.Digests[0] == b.Digests[0] &&
 			a.location() == b.location()
 	})
+}
+
+// Secrets is under which secret an edge counts, and which edges of its PoP count under another, by
+// marks that anyone could have written.
+type Secrets struct {
+	Digests []string // of the lines of this edge's secret: it counts under the first
+	Apart   []Edge   // those that are alive; strangers first
+	Held    bool     // this edge should get no requests: Trial
+}
+
+// Grow makes room for so many nodes.
+func (b *Detector) Grow(nodes int) {
+	for len(b.nodes) < nodes {
+		b.nodes = append(b.nodes, node{})
+	}
+}
+
+// Look reads the marks on a node, if it is time to: jitter makes that a little sooner than Every.
+// None of this counts as caused by requests.
+func (b *Detector) Look(i int, jitter func(time.Duration) time.Duration,
+	now time.Time) (c wire.Command, due bool) {
+	if b.Keys == "" || now.Before(b.nodes[i].next) {
+		return c, false
+	}
+	b.nodes[i].next = now.Add(jitter(Every))
+	return wire.Command{Node: i, Op: wire.Get, Key: b.Keys}, true
+}
+
+// Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark,
+// whose answer is not used.
+func (b *Detector) Looked(r *wire.Result, name, address string, now,
+	wall time.Time) (c wire.Command, follows bool) {
+	if r.Status != wire.Done {
+		return c, false
+	}
+	key := b.Read(r.Values, now, wall)
+	b.nodes[r.Node].own = key
+	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Own(wall, name, address),
+		Expire: wire.Seconds(Kept)}, true
+}
+
+// Withdraw takes this edge's mark off a node, if there is one.
+func (b *Detector) Withdraw(i int) (c wire.Command, due bool) {
+	key := b.nodes[i].own
+	b.nodes[i].own = ""
+	return wire.Command{Node: i, Op: wire.Delete, Key: key}, key != ""
+}
+
+// Note takes in how many other edges there are under this edge's secret, for Secrets.
+func (b *Detector) Note(met int, now time.Time) {
+	if b.Keys == "" {
+		return
+	}
+	s := &Secrets{Digests: b.digests, Apart: b.Apart(now)}
+	s.Held = b.trial.Held(met, s.Apart, now)
+	b.secrets.Store(s)
+}
+
+// Secrets is what the marks say.
+func (b *Detector) Secrets() *Secrets { return b.secrets.Load() }
+
+// Trial decides whether an edge should get no requests, because it is the odd one out: it has met
+// no other edge under its own secret, and at least two living ones share another. With one stranger
+// it is unknown which of the two is wrong, so both warn and serve; so do all where each has a
+// secret of its own.
+//
+// A process is on trial for its first minute, until it has met another edge under its secret
+// (presence, which is authentic; of another name, because its own process before it is no company).
+// An edge that is held back stays so until it meets one, or the strangers are gone. After that
+// marks hold back nothing, for as long as the process lives, because anyone that reaches a node can
+// forge them. A secret is read at the start alone, so an edge that was right stays right.
+//
+// So an attacker that can write to the nodes cannot take an edge out of service. At worst he keeps
+// out one that starts meanwhile, for as long as he goes on, if it is the only one, or if he also
+// deletes what the others say of themselves as fast as they say it.
+type Trial struct {
+	Began time.Time // the process
+
+	over bool
+}
+
+// trialFor is so long that an edge with a wrong secret has read the others' marks several times.
+const trialFor = time.Minute
+
+// Held takes in how many other edges have been met under this edge's secret, and which count apart.
+func (t *Trial) Held(met int, apart []Edge, now time.Time) bool {
+	if t.over = t.over || met > 0; t.over {
+		return false
+	}
+	held, same := false, make(map[string]int)
+	for _, e := range apart {
+		if e.Rotating {
+			continue
+		}
+		same[e.Digests[0]]++
+		held = held || same[e.Digests[0]] >= 2
+	}
+	t.over = !held && now.Sub(t.Began) >= trialFor
+	return held
 }

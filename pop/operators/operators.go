@@ -9,6 +9,7 @@
 package operators
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,11 +18,13 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // Config is what a List works with.
@@ -390,4 +393,375 @@ func (l *List) travelling(list []operatorlog.Entry) []operatorlog.Entry {
 	}
 	return slices.DeleteFunc(list,
 		func(e operatorlog.Entry) bool { return e.Kind == operatorlog.Change })
+}
+
+// How the operators' list travels. Every node has a copy, and a head with its version. An edge
+// reads the head of each node twice a second; if it is of a list that it has not merged, it reads
+// that; if the node lacks something, it writes what it has: the list, then the head. Merging is a
+// join, so the order of writes does not matter:
+//
+//	two edges write at once        the later list stands, and the head is of one of the two. The other edge finds a head that is not
+//	                               its own; and whoever finds that head and list do not belong together writes both
+//	a node came back empty         it has no head, and gets the list from whoever asks first
+//	a list is lost, or was forged  its head is deleted by whoever finds out; then the node is as good as empty
+// While the secret replaces another, a node has a copy under each, and an edge that has both keeps
+// both. So an order given at an edge that has only the old one, or only the new one, reaches all.
+//
+// Commands of the list go to their node one at a time, by a connection of their own.
+
+const (
+	headEvery = 500 * time.Millisecond
+	// While the node lacks something, or an operator waits for the outcome
+	headHasty  = 50 * time.Millisecond
+	listExpire = 30 * 24 * 3600 // seconds, as long as memcached takes for a span of time
+)
+
+// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node is
+// empty, and is for the secret in use.
+type Node struct {
+	line   int // of the secret
+	doing  doing
+	looked time.Time          // when its head was last read
+	next   time.Time          // when to look again
+	head   operatorlog.Digest // what was read last
+	merged operatorlog.Digest // the list that was
+	has    uint64             // the version of ours of which it lacked nothing
+	writes operatorlog.Digest // what is being written, which was
+	wrote  uint64             // this version of ours
+}
+
+// doing is the command to a node's copy that is under way.
+type doing uint8
+
+const (
+	nothing doing = iota
+	readingHead
+	readingList
+	writingList
+	writingHead
+)
+
+// Looking reports whether the command under way to a node's copy reads its head.
+func (w *Node) Looking() bool { return w.doing == readingHead }
+
+// Nodes are for the copies of a node: one under each secret.
+func (l *List) Nodes() []Node {
+	list := make([]Node, len(l.sealed))
+	for i := range list {
+		list[i].line = i
+	}
+	return list
+}
+
+// Look is the command that reads the head of a node's ith copy, if it is time to.
+func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
+	if w.doing != nothing {
+		return c, false
+	}
+	l.mu.Lock()
+	hasty := l.latest.After(w.looked) && w.has != l.version // something was said here since
+	l.mu.Unlock()
+	if now.Before(w.next) && !hasty {
+		return c, false
+	}
+	every := headEvery
+	if l.Awaited(now) {
+		every = headHasty
+	}
+	w.next, w.looked = now.Add(l.config.Jitter(every)), now
+	w.doing = readingHead
+	return wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].headKey}, true
+}
+
+// Answered takes in the answer to a command of a node's copy, and returns the command that follows,
+// if one does. The answer to a Delete is not used; that to any other command comes here. One that
+// failed is followed by another look soon.
+func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
+	was := w.doing
+	w.doing = nothing
+	if r.Status != wire.Done || was >= writingList {
+		w.next = now.Add(l.config.Jitter(headHasty))
+	}
+	switch {
+	case r.Status != wire.Done:
+		return c, false
+	case was == readingHead:
+		return l.headRead(w, r, now)
+	case was == readingList:
+		return l.listRead(w, r, now)
+	case was == writingList:
+		w.doing = writingHead
+		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List,
+			Key: l.sealed[w.line].headKey, Value: operatorlog.SealHead(l.sealed[w.line].secret,
+				w.writes), Expire: listExpire}, true
+	}
+	w.merged, w.has = w.writes, w.wrote
+	return c, false
+}
+
+// headRead compares a node's list with ours.
+func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
+	l.mu.Lock()
+	version, entries := l.version, l.list.Len()
+	_, ours := l.encode(w.line, now)
+	l.mu.Unlock()
+	var id operatorlog.Digest
+	ok := false
+	if v := r.Values[0]; v != nil {
+		if id, ok = operatorlog.OpenHead(l.sealed[w.line].secret, v); !ok {
+			l.forged.Add(1)
+		}
+	}
+	switch {
+	case !ok && entries == 0:
+	case !ok:
+		return l.writeList(w, r.Node, now), true
+	case id != ours && id != w.merged:
+		w.head, w.doing = id, readingList
+		return wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List,
+			Key: l.sealed[w.line].listKey}, true
+	case id == ours:
+		w.has, w.merged = version, id
+	case w.has != version:
+		return l.writeList(w, r.Node, now), true
+	}
+	return c, false
+}
+
+// listRead merges a node's list into ours.
+func (l *List) listRead(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
+	var entries []operatorlog.Entry
+	var id operatorlog.Digest
+	ok := r.Values[0] != nil
+	if ok {
+		var err error
+		if entries, id, err = operatorlog.Decode(l.sealed[w.line].secret, r.Values[0]); err != nil {
+			l.forged.Add(1)
+			ok = false
+		}
+	}
+	if !ok {
+		w.next = now.Add(l.config.Jitter(headHasty))
+		return wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List,
+			Key: l.sealed[w.line].headKey}, true
+	}
+	l.mu.Lock()
+	names, lacks := l.list.Merge(l.travelling(entries), now)
+	if len(names) > 0 {
+		l.change(names...)
+	}
+	version := l.version
+	l.mu.Unlock()
+	w.merged = id
+	if id != w.head || lacks {
+		return l.writeList(w, r.Node, now), true
+	}
+	w.has = version
+	return c, false
+}
+
+// writeList gives a node our list; the head follows.
+func (l *List) writeList(w *Node, node int, now time.Time) wire.Command {
+	l.mu.Lock()
+	text, id := l.encode(w.line, now)
+	w.writes, w.wrote = id, l.version
+	l.mu.Unlock()
+	w.doing = writingList
+	return wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].listKey,
+		Value: text, Expire: listExpire}
+}
+
+// Forged is how many values were read that were no list or head under the PoP's secret.
+func (l *List) Forged() uint64 { return l.forged.Load() }
+
+// lift is an epoch that is in force.
+type lift struct {
+	epoch  uint64
+	since  time.Time
+	listed bool // by an entry of the list, which says how long it is kept
+}
+
+// Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0
+// if there is none. What was counted or started before it is void. All variants of a rule have the
+// epoch of their rule.
+func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
+	if len(l.epochs) == 0 {
+		return 0
+	}
+	id := rule.ID
+	if of, variant := l.rules.Load().of[id]; variant {
+		id = of
+	}
+	return l.epochs[mitigation.Key{Rule: id, Source: source}]
+}
+
+// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a
+// verdict that fell before is no fresh.
+func (l *List) Settling(key mitigation.Key) bool {
+	_, lifted := l.settling[key]
+	return lifted
+}
+
+// Apply puts in force what operators have said since the last Apply, and all of it for rules that
+// are new. It reports whether this edge should publish what is in force here now (Self).
+//
+// A lift races with requests that were judged before it and have not started their mitigation yet.
+// So the counts are forgotten in one Apply, and in a later one the verdicts are voided that fell
+// before its now, which is after that.
+func (l *List) Apply(now time.Time) (changed bool) {
+	for key, since := range l.settling {
+		if now.After(since) {
+			l.config.Blocks.Invalidate(key, now)
+			delete(l.settling, key)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report()
+	if rules := l.rules.Load(); rules != l.under {
+		l.changes.unannounced = true
+		l.under = rules
+		l.renameLifts(rules.Rules)
+		for name := range l.list.All() {
+			l.apply(name, now)
+		}
+		l.fresh = l.fresh[:0]
+	}
+	for _, name := range l.fresh {
+		l.apply(name, now)
+		l.changes.unannounced = true
+	}
+	l.fresh = l.fresh[:0]
+	if l.changes.unannounced && l.changes.done == l.changes.version {
+		l.applied, l.changes.unannounced = l.list.Marks(), false
+		return true
+	}
+	return false
+}
+
+// report passes on operators' orders about sources at other edges since this one began, each entry
+// once, those of an edge in their order. An edge that has an entry has all earlier entries of its
+// edge, or what replaced them. mu is locked.
+func (l *List) report() {
+	if l.config.Received == nil {
+		return
+	}
+	var fresh []*operatorlog.Entry
+	for _, name := range l.fresh {
+		e := l.list.At(name)
+		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID ||
+			e.Mark().Generation <= l.reported[e.Mark().Edge] || e.Start.Before(l.began) {
+			continue
+		}
+		fresh = append(fresh, e)
+	}
+	slices.SortFunc(fresh, func(a, b *operatorlog.Entry) int {
+		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation),
+			cmp.Compare(a.Mark().Edge, b.Mark().Edge))
+	})
+	for _, e := range slices.CompactFunc(fresh,
+		func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
+		l.reported[e.Mark().Edge] = e.Mark().Generation
+		l.config.Received(e.Order)
+	}
+}
+
+// renameLifts makes the epochs of the rules in force.
+func (l *List) renameLifts(rules Rules) {
+	before := l.epochs
+	l.epochs = make(map[mitigation.Key]uint64, len(l.lifts))
+	for name, lift := range l.lifts {
+		for _, rule := range rules[name.Rule] {
+			if rule.VariantOf != 0 {
+				continue
+			}
+			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+			l.epochs[key] = lift.epoch
+			// If it has counts, they are from before the rule was last gone
+			if _, there := before[key]; !there {
+				l.config.Counters.Forget(rule.Counter, name.Source)
+			}
+		}
+	}
+}
+
+// apply puts the word of a name in force.
+func (l *List) apply(name operatorlog.Name, now time.Time) {
+	e := l.list.At(name)
+	if e == nil || e.Kind == operatorlog.Change {
+		return
+	}
+	if e.Epoch > l.lifts[name].epoch {
+		l.Invalidate(name, e.Epoch, now)
+	}
+	if lift, there := l.lifts[name]; there && lift.epoch == e.Epoch {
+		lift.listed = true
+		l.lifts[name] = lift
+	}
+	for _, rule := range l.under.Rules[name.Rule] {
+		if rule.ExtraLimit || rule.VariantOf != 0 {
+			continue // a block is under the rule's own first limit
+		}
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+		bit, there := l.config.Blocks.Get(key, now)
+		switch {
+		case e.Kind == operatorlog.Block && now.Before(e.End):
+			// now carries the monotonic clock, and ends are held against that.
+			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
+			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) ||
+				bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
+				l.config.Blocks.Start(key, mitigation.Bit{Start: e.Start, End: end,
+					By: mitigation.ByAdmin, Reason: e.Reason, Who: e.Who}, now)
+			}
+		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
+			l.config.Blocks.Lift(key, now)
+		}
+	}
+}
+
+// Invalidate begins an epoch: what was counted or started before is not in force any more. Apply does so
+// as well; another edge may know of a lift before its entry is here.
+func (l *List) Invalidate(name operatorlog.Name, epoch uint64, now time.Time) {
+	if l.lifts == nil {
+		l.lifts = make(map[operatorlog.Name]lift)
+	}
+	if l.settling == nil {
+		l.settling = make(map[mitigation.Key]time.Time)
+	}
+	l.lifts[name] = lift{epoch: epoch, since: now}
+	for _, rule := range l.rules.Load().Rules[name.Rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+		if l.epochs == nil {
+			l.epochs = make(map[mitigation.Key]uint64)
+		}
+		if rule.VariantOf == 0 {
+			l.epochs[key] = epoch
+		}
+		l.config.Counters.Forget(rule.Counter, name.Source)
+		if bit, there := l.config.Blocks.Last(key, now); there && bit.By != mitigation.ByAdmin {
+			l.config.Blocks.Lift(key, now)
+		}
+		l.settling[key] = now
+	}
+}
+
+// Sweep drops epochs whose entries are over: nothing is left that they void.
+func (l *List) Sweep(now time.Time) {
+	if len(l.lifts) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := false
+	for name, lift := range l.lifts {
+		// One learned from another edge's line has no word here yet.
+		if e := l.list.At(name); (e == nil || e.Over(now)) &&
+			(lift.listed || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
+			delete(l.lifts, name)
+			some = true
+		}
+	}
+	if some {
+		l.renameLifts(l.rules.Load().Rules)
+	}
 }

@@ -151,3 +151,55 @@ func (r *Record) readTimes(in *secret.Reader) {
 		}
 	}
 }
+
+// An item of the log is some sealed records, each behind its length in two bytes.
+
+// Append adds a sealed record to an item.
+func Append(item, sealed []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(item, uint16(len(sealed))), sealed...)
+}
+
+// Cut cuts the first record off an item. It is nil if there is no whole one.
+func Cut(item []byte) (sealed, rest []byte) {
+	if len(item) < 2 {
+		return nil, item
+	}
+	n := 2 + int(binary.BigEndian.Uint16(item))
+	if n > len(item) {
+		return nil, item
+	}
+	return item[2:n:n], item[n:]
+}
+
+// Count is how many whole records an item has.
+func Count(item []byte) (n int) {
+	for sealed, rest := Cut(item); sealed != nil; sealed, rest = Cut(rest) {
+		n++
+	}
+	return n
+}
+
+// Taken keeps which sub-windows' times have been taken in. That must happen once, though an
+// outsider that reaches the tier may write an edge's record a second time.
+type Taken struct {
+	newest uint32
+	before uint16    // a bit for each sub-window, that of the newest the lowest
+	Until  time.Time // by then they have left every window
+}
+
+// Take notes a sub-window, and reports whether it is to be taken in.
+func (t *Taken) Take(subWindow uint32) bool {
+	ahead := int32(subWindow - t.newest)
+	switch {
+	case t.before == 0 || ahead >= 16:
+		t.newest, t.before = subWindow, 1
+		return true
+	case ahead > 0:
+		t.newest, t.before = subWindow, t.before<<ahead|1
+		return true
+	case ahead <= -16 || t.before>>-ahead&1 != 0:
+		return false
+	}
+	t.before |= 1 << -ahead
+	return true
+}
