@@ -123,11 +123,11 @@ h2spec: lab # every case of h2spec on the edge, which peers.mod pins, and a requ
 	$(GO) build -modfile=peers.mod -o bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
 	bin/sluice-trial h2spec $(FLAGS)
 
-release: # archives, Debian packages and lists of modules (SBOM) of the commit that is checked out, in dist/, built twice and compared; needs Go and git. It refuses figures older than the code; SNAPSHOT=1 does not
+release: # archives, Debian packages and lists of modules (SBOM) of the commit that is checked out, in dist/, built twice and compared; needs Go and git. It refuses figures older than the code, a CHANGELOG without a version, a commit without its tag (and says which), and contacts that nobody reads; SNAPSHOT=1 does not
 ifndef SNAPSHOT
 	cd cmd/lab && $(GO) run ./figures --fresh
 endif
-	cd cmd/lab && $(GO) run ./release $(FLAGS)
+	cd cmd/lab && $(GO) run ./release $(if $(SNAPSHOT),--snapshot) $(FLAGS)
 
 figures: lab # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
 	cd cmd/lab && $(GO) run ./figures $(if $(LONG),--long) $(FLAGS)

@@ -1,5 +1,5 @@
 // Command release makes what is handed out, of the commit that is checked out: make release, or
-// here go run ./release [--root ../..] [--out dist] [--once]. For each architecture an archive and
+// here go run ./release [--root ../..] [--out dist] [--once] [--snapshot]. For each architecture an archive and
 // a Debian package, both with the licences and notices of all that is linked in, what is in each
 // program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different
 // folders, the second time the first architecture with an empty build cache; if one byte differs,
@@ -39,16 +39,18 @@ func main() {
 	once := flag.Bool("once", false, "build once, without the proof that it can be repeated")
 	maintainer := flag.String("maintainer", "The Sluice authors <sluice@example.org>",
 		"of the Debian package")
+	snapshot := flag.Bool("snapshot", false,
+		"make it although it has no version, no tag, or contacts that nobody reads")
 	flag.Parse()
 	if err := os.Chdir(*root); err != nil {
 		log.Fatal(err)
 	}
-	if err := release(*out, *maintainer, *once); err != nil {
+	if err := release(*out, *maintainer, *once, *snapshot); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func release(out, maintainer string, once bool) error {
+func release(out, maintainer string, once, snapshot bool) error {
 	changed, err := output("", "git", "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
 		return err
@@ -57,6 +59,11 @@ func release(out, maintainer string, once bool) error {
 	commit, err := output("", "git", "rev-parse", "HEAD")
 	if err != nil {
 		return err
+	}
+	if !snapshot {
+		if err := ready(".", commit, maintainer); err != nil {
+			return err
+		}
 	}
 	if changed != "" {
 		log.Print("changes that are not committed stay out of it")
