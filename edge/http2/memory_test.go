@@ -403,7 +403,7 @@ func TestSpareWindowsAreCounted(t *testing.T) {
 func TestTrailersAreCounted(t *testing.T) {
 	inMemory(t, 1<<20, func(k *talk) {
 		m := k.site.Memory
-		k.site.Start = func(st *Stream) Rest { return answering{st, k.release} }
+		k.site.Start = func(st *Stream) Continuation { return answering{st, k.release} }
 		trailers := func(id uint32, whole bool) {
 			_ = k.WriteHeaders(frames.HeadersFrameParam{StreamID: id, EndStream: true, EndHeaders: whole, BlockFragment: block("x-tail", strings.Repeat("t", 3<<10))})
 			synctest.Wait()
@@ -442,7 +442,7 @@ func TestTrailersAreCounted(t *testing.T) {
 func TestWhatGathersBehindAShortWriteIsCounted(t *testing.T) {
 	inMemory(t, 256<<10, func(calm *talk) {
 		start, body := calm.site.Start, make([]byte, 10<<10)
-		calm.site.Start = func(st *Stream) Rest {
+		calm.site.Start = func(st *Stream) Continuation {
 			if string(st.Request().Path) == "/page" {
 				return rest(func() { _ = st.Respond(&message.Reply{Status: 200, Body: body}) })
 			}
@@ -484,7 +484,7 @@ func TestLargeBuffersAreGivenBack(t *testing.T) {
 	inMemory(t, 1<<20, func(k *talk) {
 		var c *conn
 		start := k.site.Start
-		k.site.Start = func(st *Stream) Rest {
+		k.site.Start = func(st *Stream) Continuation {
 			if c = st.conn; string(st.Request().Path) == "/page" {
 				return paged{st}
 			}
