@@ -293,8 +293,24 @@ func (r *reader) match(n ast.Node, m *match.Config) {
 	f := r.matchFields("match", m)
 	f["not"] = func(n ast.Node) {
 		m.Not = new(match.Config)
-		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" ||
-			m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
+		not := r.matchFields("match.not", m.Not)
+		one := not["path"]
+		not["path"] = func(n ast.Node) {
+			if _, several := n.(*ast.SequenceNode); !several {
+				one(n)
+				return
+			}
+			r.texts("match.not.path", func(n ast.Node, text string) {
+				if slices.Contains(m.Not.Paths, text) {
+					r.fail(n, "match.not.path: %s is there twice: remove one", text)
+				} else if err := m.Not.AddPath(text); err != nil {
+					r.fail(n, "match.not.path: %v", err)
+				}
+			})(n)
+		}
+		everything := func(path string) bool { return path == "*" || path == "/*" }
+		if r.mapping(n, "match.not", not); everything(m.Not.Path) ||
+			slices.ContainsFunc(m.Not.Paths, everything) || slices.Contains(m.Not.Hosts, "*") {
 			r.fail(n,
 				"match.not: it leaves everything out, so the rule is about nothing: say mode: off")
 		} else if m.Not.Everything() {
@@ -334,28 +350,55 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 	}
 }
 
-// values reads patterns of values by name, in the form that names have.
-func (r *reader) values(what string, to *map[string]string, form func(string) string,
-	check func(name, pattern string) error) func(ast.Node) {
-	return r.pairs(what, func(at, n ast.Node, text string) {
-		name := form(scalar(at))
-		if _, twice := (*to)[name]; twice {
-			r.fail(at, "%s: %s is there twice: remove one", what, name)
-		} else if strings.HasPrefix(text, "~") {
-			r.fail(n,
-				"%s: %s: %q: regular expressions are for match.path only: want the value itself, "+
-					"the beginning of it with * behind it, such as \"curl/*\", or \"*\" for any",
-				what,
-				name, text)
-		} else if err := check(name, text); err != nil {
-			r.fail(n, "%s: %v", what, err)
-		} else {
-			if *to == nil {
-				*to = make(map[string]string)
+// values reads what values have to be, by name, in the form that names have.
+func (r *reader) values(what string, to *map[string]match.Value, form func(string) string,
+	check func(name string, v match.Value) error) func(ast.Node) {
+	return func(n ast.Node) {
+		values, _ := r.entries(n, what)
+		for _, at := range values {
+			name := form(scalar(at.Key))
+			before := len(r.errs)
+			v := r.value(what+": "+scalar(at.Key), at.Value)
+			if _, twice := (*to)[name]; twice {
+				r.fail(at.Key, "%s: %s is there twice: remove one", what, name)
+			} else if len(r.errs) > before {
+				continue
+			} else if err := check(name, v); err != nil {
+				r.fail(at.Value, "%s: %v", what, err)
+			} else {
+				if *to == nil {
+					*to = make(map[string]match.Value)
+				}
+				(*to)[name] = v
 			}
-			(*to)[name] = text
 		}
-	})
+	}
+}
+
+// value reads what a value has to be: a text, or one of the terms.
+func (r *reader) value(what string, n ast.Node) (v match.Value) {
+	if _, is := n.(ast.MapNode); !is {
+		r.text(what, func(_ ast.Node, text string) { v.Text = text })(n)
+		return v
+	}
+	terms := make(fields)
+	for name, of := range match.Terms {
+		to := of(&v)
+		terms[name] = func(n ast.Node) {
+			add := func(_ ast.Node, text string) { *to = append(*to, text) }
+			if _, several := n.(*ast.SequenceNode); several {
+				*to = []string{}
+				r.texts(what+"."+name, add)(n)
+				return
+			}
+			r.text(what+"."+name, add)(n)
+		}
+	}
+	before := len(r.errs)
+	if seen := r.mapping(n, what, terms); len(r.errs) == before && len(seen) != 1 {
+		r.fail(n, "%s: want a text, or one of {one_of: […]}, {contains: TEXT}, {prefix: TEXT} and {suffix: TEXT}", what)
+	}
+	return v
 }
 
 // key reads one part of a key or a list of them.

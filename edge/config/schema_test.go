@@ -137,7 +137,7 @@ func (s *setting) schema() object {
 		all = append(all, object{"type": "object", "additionalProperties": anyOf(object{"type": scalars}, object{"type": "object"})})
 	default:
 		all = append(all, object{"type": scalars})
-		if takes([]any{s.row.standard}) { // or several
+		if takes([]any{s.row.standard}) || takes([]any{"/x"}) { // or several
 			all = append(all, object{"type": "array", "items": object{"type": scalars}})
 		}
 	}

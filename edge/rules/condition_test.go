@@ -15,7 +15,15 @@ import (
 
 // TestConditions asks whether a rule is about a request: yes, no, or 400 where origins may not read it alike.
 func TestConditions(t *testing.T) {
-	one := func(name, pattern string) map[string]string { return map[string]string{name: pattern} }
+	one := func(name, pattern string) map[string]match.Value {
+		return map[string]match.Value{name: {Text: pattern}}
+	}
+	agent := func(v match.Value) match.Config {
+		return match.Config{Headers: map[string]match.Value{"user-agent": v}}
+	}
+	sid := func(v match.Value) match.Config { return match.Config{Cookies: map[string]match.Value{"sid": v}} }
+	page := func(v match.Value) match.Config { return match.Config{Query: map[string]match.Value{"page": v}} }
+	robots := match.Value{Contains: []string{"GPTBot", "Claude Bot"}}
 	header := func(pattern string) match.Config { return match.Config{Headers: one("x-key", pattern)} }
 	cookie := func(pattern string) match.Config { return match.Config{Cookies: one("sid", pattern)} }
 	query := func(pattern string) match.Config { return match.Config{Query: one("page", pattern)} }
@@ -27,6 +35,28 @@ func TestConditions(t *testing.T) {
 		request string // path and query, then header lines
 		want    string
 	}{
+		{"a part, whatever its case", agent(robots), "/|User-Agent: Mozilla/5.0 (compatible; gptbot/1.1)", "yes"},
+		{"another part", agent(robots), "/|User-Agent: claude bot", "yes"},
+		{"no such part", agent(robots), "/|User-Agent: GPT Bot", "no"},
+		{"a part of a header that is not there", agent(robots), "/", "no"},
+		{"a part of a long value", agent(robots), "/|User-Agent: " + strings.Repeat("x ", 2000) + "gptbot", "yes"},
+		{"no such part of a long value", agent(robots), "/|User-Agent: " + strings.Repeat("x ", 2000), "no"},
+		{"not a part, byte for byte", not(agent(robots)), "/|User-Agent: a GPTBot b", "no"},
+		{"not a part, in other letters", not(agent(robots)), "/|User-Agent: a gptbot b", "yes"},
+		{"an expression", agent(match.Value{Text: "~(?i)(google|bing)bot"}), "/|User-Agent: x GoogleBot", "yes"},
+		{"an expression has a case", agent(match.Value{Text: "~(google|bing)bot"}), "/|User-Agent: x GoogleBot", "no"},
+		{"an expression takes no long value for another", agent(match.Value{Text: "~^curl"}), "/|User-Agent: " + strings.Repeat("x", match.MaxSearchedValue+1), "yes"},
+		{"not an expression", not(agent(match.Value{Text: "~^(google|bing)bot"})), "/|User-Agent: bingbot", "no"},
+		{"not an expression, of a long value", not(agent(match.Value{Text: "~^x"})), "/|User-Agent: " + strings.Repeat("x", match.MaxSearchedValue+1), "yes"},
+		{"a tilde as it is", agent(match.Value{OneOf: []string{"a*", "~a"}}), "/|User-Agent: ~A", "yes"},
+		{"a star as it is", agent(match.Value{OneOf: []string{"a*", "~a"}}), "/|User-Agent: ab", "no"},
+		{"the end of a cookie", sid(match.Value{Suffix: []string{".a", ".b"}}), "/|Cookie: sid=1.B", "yes"},
+		{"another end of a cookie", sid(match.Value{Suffix: []string{".a", ".b"}}), "/|Cookie: sid=.b1", "no"},
+		{"an encoded part of a cookie", sid(match.Value{Contains: []string{"ab"}}), "/|Cookie: sid=x%61bx", "yes"},
+		{"the beginning of a parameter", page(match.Value{Prefix: []string{"1", "2"}}), "/?page=%32x", "yes"},
+		{"not the beginning of a parameter", not(page(match.Value{Prefix: []string{"1", "2"}})), "/?page=2x", "no"},
+		{"one of several parameters", page(match.Value{OneOf: []string{"1", "2"}}), "/?page=2;page=2", "yes"},
+		{"parameters that differ", page(match.Value{Contains: []string{"1"}}), "/?page=1&page=2", "400"},
 		{"a header", header("*"), "/|X-Key: 1", "yes"},
 		{"an empty one is there", header("*"), "/|X-Key:", "yes"},
 		{"a missing one", header("*"), "/", "no"},
@@ -124,7 +154,7 @@ func TestConditions(t *testing.T) {
 
 // What a rule has looked at must not come in a trailer, also where it was not there.
 func TestLookedAt(t *testing.T) {
-	b := newBench(t, ruleOf("r", 5, func(c *Config) { c.Match.Headers = map[string]string{"x-key": "*"} }))
+	b := newBench(t, ruleOf("r", 5, func(c *Config) { c.Match.Headers = map[string]match.Value{"x-key": {Text: "*"}} }))
 	b.decide(ip("192.0.2.1"), epoch)
 	var names message.Names
 	if b.d.AddHeaders(&names); len(b.d.Rules) > 0 || !names.Has([]byte("X-Key")) {
@@ -143,8 +173,8 @@ func BenchmarkConditions(b *testing.B) {
 		m    match.Config
 	}{
 		{"none", match.Config{}}, {"source", match.Config{Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
-		{"header", match.Config{Headers: map[string]string{"x-api-key": "abc*"}}}, {"cookie", match.Config{Cookies: map[string]string{"session": "0123*"}}},
-		{"query", match.Config{Query: map[string]string{"page": "2"}}}, {"not", match.Config{Not: &match.Config{Headers: map[string]string{"x-internal": "*"}}}},
+		{"header", match.Config{Headers: map[string]match.Value{"x-api-key": {Text: "abc*"}}}}, {"cookie", match.Config{Cookies: map[string]match.Value{"session": {Text: "0123*"}}}},
+		{"query", match.Config{Query: map[string]match.Value{"page": {Text: "2"}}}}, {"not", match.Config{Not: &match.Config{Headers: map[string]match.Value{"x-internal": {Text: "*"}}}}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Match = test.m }))
@@ -176,7 +206,7 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 	var all []Config
 	for i, name := range names {
 		for j, pattern := range []string{"*", "1*", strings.Repeat("1", 30)} {
-			one := map[string]string{name: pattern}
+			one := map[string]match.Value{name: {Text: pattern}}
 			for k, m := range []match.Config{{Query: one}, {Cookies: one}, {Not: &match.Config{Query: one}}, {Not: &match.Config{Cookies: one}}} {
 				all = append(all, ruleOf(fmt.Sprint("match ", i, j, k), 5, func(c *Config) { c.Match = m }))
 			}
@@ -184,7 +214,7 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 		all = append(all, ruleOf(fmt.Sprint("parameter ", i), 5, func(c *Config) { c.Key = []string{"query:" + name} }),
 			ruleOf(fmt.Sprint("parameter and cookie ", i), 5, func(c *Config) { c.Key = []string{"query:" + name, "cookie:" + name} }))
 	}
-	all = append(all, ruleOf("credentials", 5, func(c *Config) { c.Match.Headers = map[string]string{"authorization": "basic *"} }),
+	all = append(all, ruleOf("credentials", 5, func(c *Config) { c.Match.Headers = map[string]match.Value{"authorization": {Text: "basic *"}} }),
 		ruleOf("who", 5, func(c *Config) { c.Key = []string{"header:authorization", "query:a"} }))
 	setOf := func(list ...Config) *Set {
 		set, err := New(list, Defaults{}, newTally)
@@ -248,7 +278,9 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 // BenchmarkLongest is what 30 KB, and as many header lines as there may be, cost that a client has chosen, under one rule, fifty and a thousand: many parameters, one long one, cookies, credentials.
 func BenchmarkLongest(b *testing.B) {
 	long := func(text string) string { return strings.Repeat(text, 30_000/len(text)) }
-	one := func(name string, i int) map[string]string { return map[string]string{fmt.Sprint(name, i): "*"} }
+	one := func(name string, i int) map[string]match.Value {
+		return map[string]match.Value{fmt.Sprint(name, i): {Text: "*"}}
+	}
 	for _, test := range []struct {
 		name, query string
 		lines       []string
@@ -258,10 +290,12 @@ func BenchmarkLongest(b *testing.B) {
 		{"ampersands", long("&"), nil, func(c *Config, i int) { c.Match.Query = one("page", i) }},
 		{"semicolons", long("page1=1;"), nil, func(c *Config, i int) { c.Match.Query = one("page", i) }},
 		{"query keys", long("pagf01=&"), nil, func(c *Config, i int) { c.Key = []string{fmt.Sprint("query:page", i)} }},
-		{"value", "page=" + long("%61"), nil, func(c *Config, i int) { c.Match.Query = map[string]string{"page": fmt.Sprint("a", i, "*")} }},
+		{"value", "page=" + long("%61"), nil, func(c *Config, i int) {
+			c.Match.Query = map[string]match.Value{"page": {Text: fmt.Sprint("a", i, "*")}}
+		}},
 		{"cookies", "", []string{"Cookie: " + long("sie=1;")}, func(c *Config, i int) { c.Match.Cookies = one("sid", i) }},
 		{"headers", "", slices.Repeat([]string{"X-Condition-X: some value"}, 125), func(c *Config, i int) { c.Match.Headers = one("x-condition-", i) }},
-		{"credentials", "", []string{"Authorization: Basic " + long("YTpi")}, func(c *Config, i int) { c.Match.Headers = map[string]string{"authorization": "Basic *"} }},
+		{"credentials", "", []string{"Authorization: Basic " + long("YTpi")}, func(c *Config, i int) { c.Match.Headers = map[string]match.Value{"authorization": {Text: "Basic *"}} }},
 	} {
 		for _, n := range []int{1, 50, 1000} {
 			b.Run(fmt.Sprintf("%s/rules=%d", test.name, n), func(b *testing.B) {

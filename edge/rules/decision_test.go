@@ -155,8 +155,8 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 		ruleOf("token", 1_000_000, func(r *Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
 		ruleOf("session", 1_000_000, func(r *Config) {
 			r.Key = []string{"source", "cookie:sid", "host", "global"}
-			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]string{"authorization": "Basic YTpi"}, map[string]string{"sid": "*"}, map[string]string{"a": "1"}
-			r.Match.Not = &match.Config{Path: "/x", Query: map[string]string{"a": "2"}}
+			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]match.Value{"authorization": {Text: "Basic YTpi"}}, map[string]match.Value{"sid": {Text: "*"}}, map[string]match.Value{"a": {Text: "1"}}
+			r.Match.Not = &match.Config{Path: "/x", Query: map[string]match.Value{"a": {Text: "2"}}}
 		}))
 	target := []byte("//h/api;x/ab?a=%31;b=2")
 	q := &message.Request{Target: target, Head: *headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)}

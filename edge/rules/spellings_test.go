@@ -50,41 +50,43 @@ const jws = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlIG9mIGEgdG9rZW4"
 
 var searched = []field{
 	{name: "a header", reads: "x-api-key", real: []string{"kEy+0/1-REAL=="}, plain: "GET / HTTP/1.1\r\nX-Api-Key: REAL\r\n", key: "header:x-api-key", bare: true,
-		match:    func(real string) match.Config { return match.Config{Headers: map[string]string{"x-api-key": real}} },
+		match: func(real string) match.Config {
+			return match.Config{Headers: map[string]match.Value{"x-api-key": {Text: real}}}
+		},
 		wordings: []string{"GET / HTTP/1.1\r\nX_Api_Key: REAL\r\n", "GET / HTTP/1.1\r\nX-Api-Key: REAL\r\nX-Api-Key: FAKE\r\n"}},
 	{name: "a token", reads: "authorization", real: []string{"t0k.REAL/q+w", jws}, plain: "GET / HTTP/1.1\r\nAuthorization: Bearer REAL\r\n", key: "header:authorization", bare: true,
 		match: func(real string) match.Config {
-			return match.Config{Headers: map[string]string{"authorization": "Bearer " + real}}
+			return match.Config{Headers: map[string]match.Value{"authorization": {Text: "Bearer " + real}}}
 		},
 		noise: []string{"Bearer ", "bearer", "Token token=", "x=", ", x=NNN", "NNN ", " NNN", "=", "==", "!", "JWT ", "~", "-"},
 		wordings: []string{"GET / HTTP/1.1\r\nAuthorization: REAL\r\n", "GET / HTTP/1.1\r\nAuthorization: sNNN REAL\r\n", "GET / HTTP/1.1\r\nAuthorization: Token token=\"REAL\", x=NNN\r\n",
 			"GET / HTTP/1.1\r\nAuthorization: Bearer token=REAL; x=NNN\r\n", "GET / HTTP/1.1\r\nAuthorization: Bearer REAL NNN\r\n", "GET / HTTP/1.1\r\nAuthorization: JWT REAL\r\n"}},
 	{name: "Basic", reads: "authorization", real: []string{"user ann:s3cret!?>"}, plain: "GET / HTTP/1.1\r\nAuthorization: Basic REAL\r\n", key: "header:authorization", bare: true,
 		match: func(real string) match.Config {
-			return match.Config{Headers: map[string]string{"authorization": "Basic " + basic(real)}}
+			return match.Config{Headers: map[string]match.Value{"authorization": {Text: "Basic " + basic(real)}}}
 		},
 		noise: []string{"=", "==", "!", "-", "_", "=NNN", " NNN"}, wordings: []string{"GET / HTTP/1.1\r\nAuthorization: basic   REAL\r\n"}},
 	{name: "a cookie", reads: "session", real: []string{"s:3ss10n.REAL", "s%3ess%2fREAL", "eyJ1IjoxfQ.aSQ1XQ.c2lnbmF0dXJlIG9mIGEgc2Vzc2lvbg"}, plain: "GET / HTTP/1.1\r\nCookie: session=REAL\r\n", key: "cookie:session", bare: true,
 		match: func(real string) match.Config {
-			return match.Config{Cookies: map[string]string{"session": real[:1] + "*"}}
+			return match.Config{Cookies: map[string]match.Value{"session": {Text: real[:1] + "*"}}}
 		},
 		noise: []string{"session=REAL", "session=FAKE", "; session=REAL", "; session=FAKE", ", session=REAL", ",session=REAL", " session=REAL", "$Version=1; ", "; $Path=/", "a=b; ", "; c=d", "j:", "j%3a", "%22", `\141`, "s:", "\r\nCookie: "},
 		wordings: []string{"GET / HTTP/1.1\r\nCookie: \xa0session=REAL; session=FAKE\r\n", "GET / HTTP/1.1\r\nCookie: session=FAKE; \xc2\xa0session=REAL\r\n", "GET / HTTP/1.1\r\nCookie: $Version=1;x=y,session=REAL; session=FAKE\r\n",
 			"GET / HTTP/1.1\r\nCookie: a=b; session=\"REAL\"; c=d\r\n", "GET / HTTP/1.1\r\nCookie: session=j:\"REAL\"\r\n", "GET / HTTP/1.1\r\nCookie: session=FAKE; a=b session=REAL\r\n",
 			"GET / HTTP/1.1\r\nCookie: a=b\r\nCookie: session=REAL\r\n", "GET / HTTP/1.1\r\nCookie: a=\"; session=FAKE; \"; session=REAL\r\n"}},
 	{name: "a parameter", reads: "key", real: []string{"kEy0.REAL", "k y=?"}, plain: "GET /a?key=REAL HTTP/1.1\r\n", key: "query:key",
-		match: func(string) match.Config { return match.Config{Query: map[string]string{"key": "k*"}} },
+		match: func(string) match.Config { return match.Config{Query: map[string]match.Value{"key": {Text: "k*"}}} },
 		noise: []string{"key=REAL", "key=FAKE", "&key=FAKE", "&key=REAL", ";key=REAL", "&a=b", "a=b&", "?", "]=", "=", "[0]", "__proto__", "%u006b"},
 		wordings: []string{"GET /a?[key]=REAL HTTP/1.1\r\n", "GET /a?%5Bkey%5D=REAL HTTP/1.1\r\n", "GET /a?key]=REAL HTTP/1.1\r\n", "GET /a;key=REAL HTTP/1.1\r\n", "GET /a?key[]=REAL HTTP/1.1\r\n",
 			"GET /a;key=FAKE?key=REAL HTTP/1.1\r\n", "GET /a?[key]=REAL&key=FAKE HTTP/1.1\r\n", "GET /a?a=b;key=REAL HTTP/1.1\r\n"}},
 	{name: "a character set", reads: "key", real: []string{"kEy0.x"}, plain: "GET /a?key=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=utf-8\r\n", key: "query:key", bare: true,
-		match: func(string) match.Config { return match.Config{Query: map[string]string{"key": "k*"}} },
+		match: func(string) match.Config { return match.Config{Query: map[string]match.Value{"key": {Text: "k*"}}} },
 		noise: []string{"; ", "charset", "charset=", "; charset=utf-7", "; charset=hz", "*", "=", "-7", "utf-8", ";charset=UTF-8", "\r\nContent-Type: ", "latin1"},
 		wordings: []string{"GET /a?key=+AGs-Ey0.x HTTP/1.1\r\nContent-Type: text/plain; charset=utf-7\r\n", "GET /a?+AGs-ey=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=\"utf-7\"\r\n",
 			"GET /a?key=~{~}REAL HTTP/1.1\r\nContent-Type: text/plain;charset=hz\r\n", "GET /a?key=%1b(BREAL HTTP/1.1\r\nContent-Type: text/plain; charset=iso2022_jp\r\n",
 			"GET /a?key=REAL- HTTP/1.1\r\nContent-Type: text/plain; charset=punycode\r\n", "GET /a?key=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=iso-8859-1\r\n"}},
 	{name: "a condition", reads: "q", real: []string{"login"}, plain: "GET /c?q=REAL HTTP/1.1\r\n",
-		match:    func(real string) match.Config { return match.Config{Query: map[string]string{"q": real}} },
+		match:    func(real string) match.Config { return match.Config{Query: map[string]match.Value{"q": {Text: real}}} },
 		noise:    []string{"q=REAL", "&q=FAKE", "&q=REAL", ";q=REAL", "&a=b", "a=b&", "?", "]=", "[]"},
 		wordings: []string{"GET /c?[q]=REAL HTTP/1.1\r\n", "GET /c?%5Bq%5D=REAL HTTP/1.1\r\n", "GET /c;q=REAL HTTP/1.1\r\n", "GET /c?q]=REAL HTTP/1.1\r\n", "GET /c;q=REAL?q=FAKE HTTP/1.1\r\n"}},
 	{name: "a path", reads: "path", real: []string{"/login"}, plain: "GET REAL HTTP/1.1\r\n",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,10 +32,17 @@ type Conditions struct {
 // A condition is about the value of a header, cookie or parameter of the query.
 type condition struct {
 	key.Part
-	want   string // in small letters and in its form, or, under not, as it is
-	token  string // of credentials: the one that is required; "": only a scheme is
-	prefix bool   // the value begins with it
-	not    bool
+	how   test
+	wants []want // one of them is enough
+	re    *regexp.Regexp
+	not   bool
+}
+
+// A want is one text that a value is compared with.
+type want struct {
+	text  string // in small letters and in its form, or, under not, as it is
+	bytes []byte // the same
+	token string // of credentials: the one that is required; "": only a scheme is
 }
 
 // NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
@@ -85,7 +93,7 @@ func NoList(name string, are []string) error {
 func (c *Conditions) add(m *Config, not bool) error {
 	for _, of := range []struct {
 		kind   key.Kind
-		values map[string]string
+		values map[string]Value
 	}{{key.Header, m.Headers}, {key.Query, m.Query}, {key.Cookie, m.Cookies}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			v, err := newCondition(of.kind, name, of.values[name], not)
@@ -98,24 +106,19 @@ func (c *Conditions) add(m *Config, not bool) error {
 	return nil
 }
 
-// CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and the pattern of its
-// value: an exact value, a prefix that ends in *, or * for any.
-func CheckHeader(name, pattern string) error { return checkValue(key.Header, name, pattern) }
-func CheckQuery(name, pattern string) error  { return checkValue(key.Query, name, pattern) }
-func CheckCookie(name, pattern string) error { return checkValue(key.Cookie, name, pattern) }
+// CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and its value.
+func CheckHeader(name string, v Value) error { return checkValue(key.Header, name, v) }
+func CheckQuery(name string, v Value) error  { return checkValue(key.Query, name, v) }
+func CheckCookie(name string, v Value) error { return checkValue(key.Cookie, name, v) }
 
-func checkValue(kind key.Kind, name, pattern string) error {
-	_, err := newCondition(kind, name, pattern, false)
+func checkValue(kind key.Kind, name string, v Value) error {
+	_, err := newCondition(kind, name, v, false)
 	return err
 }
 
-func newCondition(kind key.Kind, name, pattern string, not bool) (condition, error) {
+func newCondition(kind key.Kind, name string, v Value, not bool) (condition, error) {
 	c := condition{Part: key.Part{Kind: kind, Name: []byte(name)}, not: not}
-	want, prefix := strings.CutSuffix(pattern, "*")
-	c.want, c.prefix = want, prefix
-	odd := ""
-	switch kind {
-	case key.Header:
+	if kind == key.Header {
 		c.Name = bytes.ToLower(c.Name)
 		switch message.KindOf(c.Name) {
 		case message.Other, message.Cookie, message.ForwardedProto, message.ForwardedHost,
@@ -126,45 +129,68 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 			return c,
 				fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or the client", name)
 		}
-	case key.Query:
-		odd = "%+&#;"
-	case key.Cookie:
-		odd = `%+",;\`
 	}
-	canonical, token, ok := c.Form(nil, []byte(want))
-	if prefix && c.IsCredentials() { // what is to be the beginning of some may be none
-		canonical, token, ok = beginningOf(want)
-	}
-	switch {
-	case kind == key.Header && !message.IsToken(c.Name) || kind != key.Header &&
-		!message.IsName(c.Name):
+	if kind == key.Header && !message.IsToken(c.Name) || kind != key.Header &&
+		!message.IsName(c.Name) {
 		return c, fmt.Errorf("%q is not a name", name)
-	case strings.Contains(want, "*"):
-		return c,
-			fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
-	case !message.IsText([]byte(want)) || kind == key.Header && strings.Trim(want, " \t") != want &&
-		(!prefix || want[0] == ' ' || want[0] == '\t'):
-		return c, fmt.Errorf("%q is never the value of a header", pattern)
-	case kind != key.Header && strings.ContainsFunc(want, func(r rune) bool {
+	}
+	how, texts, re, err := v.compiled()
+	if err != nil {
+		return c, err
+	}
+	if c.how, c.re = how, re; c.IsCredentials() && how != exact && how != prefix {
+		return c, fmt.Errorf("%s: of credentials only the whole and the beginning are compared: want the value itself, or its beginning with * behind it", name)
+	}
+	for _, text := range texts {
+		w, err := c.want(text)
+		if err != nil {
+			return c, err
+		}
+		c.wants = append(c.wants, w)
+	}
+	return c, nil
+}
+
+// want is a text in the form in which values are compared.
+func (c *condition) want(text string) (w want, err error) {
+	odd := map[key.Kind]string{key.Query: "%+&#;", key.Cookie: `%+",;\`}[c.Kind]
+	inner := c.how == prefix || c.how == suffix || c.how == contains
+	begins, ends := c.how == exact || c.how == prefix, c.how == exact || c.how == suffix
+	canonical, token, ok := c.Form(nil, []byte(text))
+	if c.how == prefix && c.IsCredentials() { // what is to be the beginning of some may be none
+		canonical, token, ok = beginningOf(text)
+	}
+	blank := func(at int) bool { return text != "" && (text[at] == ' ' || text[at] == '\t') }
+	switch {
+	case !message.IsText([]byte(text)) || c.Kind == key.Header && (begins && blank(0) ||
+		ends && blank(max(0, len(text)-1))):
+		return w, fmt.Errorf("%q is never the value of a header", text)
+	case c.Kind != key.Header && strings.ContainsFunc(text, func(r rune) bool {
 		return r <= ' ' ||
 			r >= 0x7f || strings.ContainsRune(odd, r)
 	}):
-		return c,
-			fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
+		return w,
+			fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", text, odd)
 	case !ok && c.IsCredentials():
-		return c, fmt.Errorf("%q is malformed: want credentials as they are sent, SCHEME TOKEN",
-			pattern)
+		return w, fmt.Errorf("%q is malformed: want credentials as they are sent, SCHEME TOKEN",
+			text)
+	case !ok && !inner:
+		return w,
+			fmt.Errorf("%q is not what clients send, or what servers read alike: want visible ASCII", text)
 	case !ok:
-		return c,
-			fmt.Errorf("%q is not what clients send, or what servers read alike: want visible ASCII", pattern)
+		return w, fmt.Errorf("%q is not what servers read alike: want visible ASCII", text)
 	}
-	if !not {
-		c.want = strings.ToLower(string(canonical))
+	if w.text = text; !c.not {
+		if c.how != exact && c.how != prefix { // blanks at its ends are of the value
+			canonical = []byte(text)
+		}
+		w.text = strings.ToLower(string(canonical))
 		if c.IsCredentials() && token != message.NoClient {
-			c.token = c.want[token:]
+			w.token = w.text[token:]
 		}
 	}
-	return c, nil
+	w.bytes = []byte(w.text)
+	return w, nil
 }
 
 // beginningOf is what credentials begin with, in the form that they have.
@@ -248,28 +274,67 @@ func (c *condition) is(v *key.View, at message.Split, buf []byte) (bool, []byte,
 	case value == nil || c.not && !once:
 		return false, buf, true
 	case c.not:
-		if c.prefix && len(value) >= len(c.want) {
-			value = value[:len(c.want)]
-		}
-		return string(value) == c.want, buf, true
-	case c.prefix && c.want == "":
+		return c.found(value), buf, true
+	case c.how == prefix && c.wants[0].text == "":
 		return true, buf, true
 	}
 	form, token, buf, ok := v.Form(buf, &c.Part, at, value)
-	if !ok {
+	switch {
+	case !ok:
 		return false, buf, false
+	case c.how == search:
+		return len(form) > MaxSearchedValue || c.re.Match(form), buf, true
+	case c.how == contains:
+		n := len(buf) // form may be in it
+		buf = appendLower(buf, form)
+		return c.found(buf[n:]), buf[:n], true
 	}
-	is := c.begins(form, c.want)
-	if !is && c.token != "" && token != message.NoClient {
-		is = c.begins(form[token:], c.token)
+	for i := range c.wants {
+		w := &c.wants[i]
+		if c.fits(form, w.text) ||
+			w.token != "" && token != message.NoClient && c.fits(form[token:], w.token) {
+			return true, buf, true
+		}
 	}
-	return is, buf, true
+	return false, buf, true
 }
 
-// begins reports whether a value is what is wanted, or begins with it.
-func (c *condition) begins(value []byte, want string) bool {
-	if c.prefix && len(value) >= len(want) {
+// fits reports whether a value is what is wanted, begins or ends with it, whatever its case.
+func (c *condition) fits(value []byte, want string) bool {
+	switch {
+	case len(value) < len(want):
+		return false
+	case c.how == prefix:
 		value = value[:len(want)]
+	case c.how == suffix:
+		value = value[len(value)-len(want):]
 	}
 	return message.EqualFold(value, want)
+}
+
+// found reports whether a value is what is wanted, byte for byte.
+func (c *condition) found(value []byte) bool {
+	if c.how == search {
+		return len(value) <= MaxSearchedValue && c.re.Match(value)
+	}
+	for i := range c.wants {
+		want := c.wants[i].bytes
+		if c.how == exact && bytes.Equal(value, want) ||
+			c.how == prefix && bytes.HasPrefix(value, want) ||
+			c.how == suffix && bytes.HasSuffix(value, want) ||
+			c.how == contains && bytes.Contains(value, want) {
+			return true
+		}
+	}
+	return false
+}
+
+func appendLower(buf, text []byte) []byte {
+	for _, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		buf = append(buf, c)
+	}
+	return buf
 }

@@ -1,6 +1,8 @@
 package match
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"sluice/edge/rules/key"
@@ -17,8 +19,38 @@ func TestImpossibleConditions(t *testing.T) {
 		{key.Cookie, "a b", "*"}, {key.Cookie, "a", "a b"}, {key.Cookie, "a", "%61"}, {key.Cookie, "a", `"a"`}, {key.Cookie, "a", "é"},
 		{key.Query, "a%", "*"}, {key.Query, "a", "a+b"}, {key.Query, "a", "**"},
 	} {
-		if checkValue(test.kind, test.name, test.pattern) == nil {
-			t.Errorf("%d %q: %q is possible", test.kind, test.name, test.pattern)
+		if checkValue(test.kind, test.name, Value{Text: test.pattern}) == nil {
+			t.Errorf("%d %q: %q is possible", test.kind, test.name, Value{Text: test.pattern})
+		}
+	}
+}
+
+// A value that no request can have, or that costs too much, is an error; a text that is read
+// otherwise is written as one of several.
+func TestImpossibleValues(t *testing.T) {
+	long := strings.Repeat("a", maxExpression+1)
+	for _, v := range []Value{{OneOf: []string{}}, {Contains: []string{""}}, {Contains: []string{"a", "\x00"}}, {Text: "~("}, {Text: "~" + long},
+		{OneOf: []string{" a"}}, {Suffix: []string{"a "}}, {Prefix: make([]string, maxValues+1)}} {
+		if CheckHeader("x", v) == nil {
+			t.Errorf("%v is possible", v)
+		}
+	}
+	if CheckHeader("authorization", Value{Contains: []string{"a"}}) == nil || CheckQuery("q", Value{Contains: []string{"a b"}}) == nil || CheckCookie("c", Value{Suffix: []string{"%61"}}) == nil {
+		t.Error("what clients write in several ways is possible")
+	}
+	for _, v := range []Value{{OneOf: []string{"~a", "b*", ""}}, {Contains: []string{" a ", "*"}}, {Text: "~^a *$"}} {
+		if err := CheckHeader("x", v); err != nil {
+			t.Errorf("%v: %v", v, err)
+		}
+	}
+}
+
+// A value is shown as a file may have it.
+func TestValueAsJSON(t *testing.T) {
+	for want, v := range map[string]Value{`"a*"`: {Text: "a*"}, `"~^a"`: {Text: "~^a"}, `""`: {}, `{"one_of":["~a"]}`: {OneOf: []string{"~a"}}, `{"contains":"a"}`: {Contains: []string{"a"}},
+		`{"suffix":["a","b"]}`: {Suffix: []string{"a", "b"}}, `{"prefix":"a"}`: {Prefix: []string{"a"}}} {
+		if got, err := json.Marshal(v); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 }

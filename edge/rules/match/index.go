@@ -34,7 +34,8 @@ type paths[V any] struct {
 
 // Add adds v, which is about what m is about.
 func (x *Index[V]) Add(m *Config, v *V) {
-	if not := m.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
+	if not := m.Not; not != nil && (len(not.Hosts)+len(not.Paths)+len(not.Methods) > 0 ||
+		not.Path != "") {
 		if x.nots == nil {
 			x.nots = make(map[*V]*Config)
 		}
@@ -113,7 +114,7 @@ func (x *Index[V]) Find(found []*V, host, path, method []byte, long bool) []*V {
 	}
 	kept := found[:n]
 	for _, v := range found[n:] {
-		if m := x.nots[v]; m == nil || !m.excludes(host, path, method) {
+		if m := x.nots[v]; m == nil || !m.excludes(host, path, method, long) {
 			kept = append(kept, v)
 		}
 	}

@@ -4,6 +4,7 @@
 package match
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,8 +17,7 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// Config is which requests a rule is about. Empty fields match everything. Values, by name, are
-// exact, a prefix that ends in *, or * for any.
+// Config is which requests a rule is about. Empty fields match everything.
 type Config struct {
 	Hosts []string `json:"hosts,omitempty"` // exact, "*", or "*.example.com"
 	// Exact, "/prefix/*", or "~regexp", of the canonical path
@@ -27,15 +27,18 @@ type Config struct {
 	// Names of those that have the client: one of them
 	Lists []string `json:"lists,omitempty"`
 	// Countries and ASNs are of clients: one of each.
-	Countries []string          `json:"countries,omitempty"`
-	ASNs      []uint32          `json:"asns,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-	Query     map[string]string `json:"query,omitempty"` // its parameters
-	Cookies   map[string]string `json:"cookies,omitempty"`
-	// What any of its entries is about is left out; it has no Not and no regular expression
+	Countries []string         `json:"countries,omitempty"`
+	ASNs      []uint32         `json:"asns,omitempty"`
+	Headers   map[string]Value `json:"headers,omitempty"`
+	Query     map[string]Value `json:"query,omitempty"` // its parameters
+	Cookies   map[string]Value `json:"cookies,omitempty"`
+	// What any of its entries is about is left out; it has no Not
 	Not    *Config        `json:"not,omitempty"`
 	regexp *regexp.Regexp // of a Path that begins with ~
-	Plans  []string       `json:"plans,omitempty"` // of clients
+	// Of a Not: several in place of Path
+	Paths   []string         `json:"-"`
+	regexps []*regexp.Regexp // of each of Paths; nil: it is none
+	Plans   []string         `json:"plans,omitempty"` // of clients
 
 	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP;
 	// nil: it is about requests.
@@ -66,12 +69,54 @@ func (m *Config) SetPath(text string) error {
 	return nil
 }
 
-// Compile reads Path, where that is a regular expression that SetPath has not read.
+// AddPath adds a further path to a Not.
+func (m *Config) AddPath(text string) error {
+	var one Config
+	if err := one.SetPath(text); err != nil {
+		return err
+	}
+	m.Paths, m.regexps = append(m.Paths, text), append(m.regexps, one.regexp)
+	return nil
+}
+
+// Compile reads Path and Paths, where those are regular expressions that nobody has read.
 func (m *Config) Compile() error {
+	if m.Not != nil && !m.Not.isCompiled() {
+		not := *m.Not // others may read it meanwhile
+		if err := not.Compile(); err != nil {
+			return err
+		}
+		m.Not = &not
+	}
+	if len(m.regexps) != len(m.Paths) {
+		paths := m.Paths
+		m.Paths, m.regexps = nil, nil
+		for _, text := range paths {
+			if err := m.AddPath(text); err != nil {
+				return err
+			}
+		}
+	}
 	if m.Path == "" || m.Path[0] != '~' || m.regexp != nil {
 		return nil
 	}
 	return m.SetPath(m.Path)
+}
+
+func (m *Config) isCompiled() bool {
+	return len(m.regexps) == len(m.Paths) && (m.regexp != nil || !strings.HasPrefix(m.Path, "~"))
+}
+
+// MarshalJSON shows Paths as a file has them: as a list under path.
+func (m Config) MarshalJSON() ([]byte, error) {
+	type plain Config
+	if len(m.Paths) == 0 {
+		return json.Marshal(plain(m))
+	}
+	return json.Marshal(struct {
+		Path []string `json:"path"`
+		plain
+	}{m.Paths, plain(m)})
 }
 
 // IsSearched reports whether Path is a regular expression.
@@ -87,7 +132,8 @@ func (m Config) Plainly() Config {
 	}
 	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)),
 		slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
-	m.Lists = slices.Sorted(slices.Values(m.Lists))
+	m.Lists, m.Paths = slices.Sorted(slices.Values(m.Lists)),
+		slices.Sorted(slices.Values(m.Paths))
 	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)),
 		slices.Sorted(slices.Values(m.ASNs))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
@@ -101,7 +147,7 @@ func (m Config) Plainly() Config {
 // Everything reports whether the rule is about all requests.
 func (m *Config) Everything() bool {
 	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" ||
-		m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
+		m.Path == "/*") && len(m.Methods)+len(m.Paths) == 0 && m.Plain()
 }
 
 // About reports whether m is about a path, at whatever host and by whatever method. It is for
@@ -126,8 +172,9 @@ func (m *Config) method(method []byte) bool {
 	return false
 }
 
-// excludes reports whether the rule is not about requests of this host, path or method.
-func (m *Config) excludes(host, path, method []byte) bool {
+// excludes reports whether the rule is not about requests of this host, path or method. No
+// expression takes a path that is long.
+func (m *Config) excludes(host, path, method []byte, long bool) bool {
 	not := m.Not
 	switch {
 	case not == nil:
@@ -141,9 +188,24 @@ func (m *Config) excludes(host, path, method []byte) bool {
 	}):
 		return true
 	}
-	prefix, isPrefix := strings.CutSuffix(not.Path, "*")
+	if not.Path != "" && isPath(not.Path, not.regexp, path, long) {
+		return true
+	}
+	for i, pattern := range not.Paths {
+		if isPath(pattern, not.regexps[i], path, long) {
+			return true
+		}
+	}
+	return false
+}
+
+func isPath(pattern string, re *regexp.Regexp, path []byte, long bool) bool {
+	if pattern[0] == '~' {
+		return !long && re.Match(path)
+	}
+	prefix, isPrefix := strings.CutSuffix(pattern, "*")
 	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix ||
-		!isPrefix && not.Path != "" && string(path) == not.Path
+		!isPrefix && string(path) == pattern
 }
 
 // Plain reports whether m is about hosts, paths and methods alone.
@@ -168,10 +230,10 @@ func (m *Config) Others() (list []string) {
 	}
 	for _, of := range []struct {
 		kind   string
-		values map[string]string
+		values map[string]Value
 	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			list = append(list, of.kind+" "+name+"="+of.values[name])
+			list = append(list, of.kind+" "+name+"="+of.values[name].String())
 		}
 	}
 	if len(m.Plans) > 0 {
@@ -185,6 +247,7 @@ func (m *Config) Others() (list []string) {
 		if not.Path != "" {
 			parts = append(parts, not.Path)
 		}
+		parts = append(parts, not.Paths...)
 		list = append(list, "not "+strings.Join(append(parts, not.Others()...), " or "))
 	}
 	return list
@@ -197,7 +260,7 @@ func (m *Config) Evadable() string {
 	}
 	for _, of := range []struct {
 		what   string
-		values map[string]string
+		values map[string]Value
 	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie",
 		m.Not.Cookies}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {

@@ -29,22 +29,34 @@ var Written = map[string]func(*rules.Config){
 	"Match.Countries": func(c *rules.Config) { c.Match.Countries = []string{"DE", "FR"} },
 	"Match.ASNs":      func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
 	"Match.Headers": func(c *rules.Config) {
-		c.Match.Headers = map[string]string{"x-a": "*", "x-b": "b", "x-c": "c*", "x-d": ""}
+		c.Match.Headers = map[string]match.Value{"x-a": {Text: "*"}, "x-b": {Text: "b"},
+			"x-c": {Text: "c*"}, "x-d": {Text: ""}, "x-e": {Contains: []string{"e", "f"}},
+			"x-f": {OneOf: []string{"~f"}}, "x-g": {Text: "~^g+$"}}
 	},
 	"Match.Query": func(c *rules.Config) {
-		c.Match.Query = map[string]string{"A": "*",
-			"b": "1"}
+		c.Match.Query = map[string]match.Value{"A": {Text: "*"},
+			"b": {Text: "1"}}
 	},
 	"Match.Cookies": func(c *rules.Config) {
-		c.Match.Cookies = map[string]string{"Sid": "",
-			"b": "1*"}
+		c.Match.Cookies = map[string]match.Value{"Sid": {Text: ""},
+			"b": {Text: "1*"}}
 	},
 	"Match.Not": func(c *rules.Config) {
 		c.Match.Not = &match.Config{Hosts: []string{"*.a.example"}, Path: "/b/*",
 			Methods: []string{"PUT"},
 			Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
-			Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""},
-			Cookies: map[string]string{"c": "d*"}, Plans: []string{"pro"}}
+			Headers: map[string]match.Value{"x-a": {Text: "*"}},
+			Query:   map[string]match.Value{"q": {}},
+			Cookies: map[string]match.Value{"c": {Suffix: []string{"d"}}},
+			Plans:   []string{"pro"}}
+	},
+	"Match.Paths": func(c *rules.Config) {
+		c.Match.Not = &match.Config{}
+		for _, path := range []string{"/b/*", "~[.]png$"} {
+			if err := c.Match.Not.AddPath(path); err != nil {
+				panic(err)
+			}
+		}
 	},
 	"Match.Descriptors": func(c *rules.Config) {
 		c.Match.Descriptors = &descriptors.Pattern{Domain: "d",
@@ -129,10 +141,19 @@ var Changes = map[string][]Change{
 		Afresh: true}},
 	"Match.ASNs": {{To: func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
 		Afresh: true}},
-	"Match.Headers": {{To: func(c *rules.Config) { c.Match.Headers = map[string]string{"x-a": "*"} }, Afresh: true}},
-	"Match.Query": {{To: func(c *rules.Config) { c.Match.Query = map[string]string{"a": "1"} },
+	"Match.Paths": {{To: func(c *rules.Config) {
+		c.Match.Not = &match.Config{Paths: []string{"/b", "/c/*"}}
+	}, Afresh: true}},
+	"Match.Headers": {{To: func(c *rules.Config) {
+		c.Match.Headers = map[string]match.Value{"x-a": {Text: "*"}}
+	}, Afresh: true}},
+	"Match.Query": {{To: func(c *rules.Config) {
+		c.Match.Query = map[string]match.Value{"a": {Text: "1"}}
+	},
 		Afresh: true}},
-	"Match.Cookies": {{To: func(c *rules.Config) { c.Match.Cookies = map[string]string{"a": "1"} },
+	"Match.Cookies": {{To: func(c *rules.Config) {
+		c.Match.Cookies = map[string]match.Value{"a": {Text: "1"}}
+	},
 		Afresh: true}},
 	"Match.Not": {{To: func(c *rules.Config) { c.Match.Not = &match.Config{Path: "/b"} },
 		Afresh: true}},
@@ -262,6 +283,8 @@ func Parts(of reflect.Type, under string) (all []string) {
 		case !f.IsExported():
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, Parts(f.Type, under+f.Name+".")...)
+		case f.Type == reflect.TypeFor[map[string]match.Value](): // one value, in several ways
+			all = append(all, under+f.Name)
 		case (f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map) &&
 			f.Type.Elem().Kind() == reflect.Struct:
 			all = append(append(all, under+f.Name), Parts(f.Type.Elem(), under+f.Name+".")...)

@@ -43,7 +43,7 @@ func (l *logged) isAgent(name string) bool {
 
 // values are the headers and cookies of m that the log does not have; "": none.
 func (l *logged) values(m *match.Config) string {
-	of := match.Config{Headers: make(map[string]string), Cookies: m.Cookies}
+	of := match.Config{Headers: make(map[string]match.Value), Cookies: m.Cookies}
 	for name, want := range m.Headers {
 		if !l.isAgent(name) {
 			of.Headers[name] = want
@@ -76,7 +76,7 @@ func asksHost(r *rules.Config) bool {
 
 // asksLine reports whether a rule looks at the method or the path.
 func asksLine(r *rules.Config) bool {
-	about := func(m *match.Config) bool { return len(m.Methods) > 0 || m.Path != "" }
+	about := func(m *match.Config) bool { return len(m.Methods)+len(m.Paths) > 0 || m.Path != "" }
 	return about(&r.Match) || r.Match.Not != nil && about(r.Match.Not) ||
 		slices.Contains(r.Key, "path")
 }
