@@ -325,9 +325,7 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 	return fields{
 		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
 		"path": r.text(what+".path", func(n ast.Node, text string) {
-			if what == "match.not" && !strings.HasPrefix(text, "/") && text != "*" {
-				r.fail(n, "%s.path: %q is not a path: want /exact or /prefix/*", what, text)
-			} else if err := m.SetPath(text); err != nil {
+			if err := m.SetPath(text); err != nil {
 				r.fail(n, "%s.path: %v", what, err)
 			}
 		}),

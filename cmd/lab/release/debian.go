@@ -30,7 +30,7 @@ var placed = map[string]string{
 
 // read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice,
 // so that links hold.
-var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md", "CHANGELOG-tools.md",
+var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md", "CHANGELOG-commands.md", "CHANGELOG-tools.md",
 	"SECURITY.md", "docs",
 	"examples", "deploy"}
 
