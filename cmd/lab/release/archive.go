@@ -75,8 +75,8 @@ func archive(folder, bin, name string, terms []byte, when time.Time) ([]byte, er
 		b.file(program, 0o755, content)
 	}
 	b.file("NOTICES", 0o644, terms)
-	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md", "CHANGELOG-commands.md", "CHANGELOG-tools.md", "LICENSE",
-		"README.md",
+	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md",
+		"CHANGELOG-commands.md", "CHANGELOG-tools.md", "LICENSE", "README.md",
 		"SECURITY.md", "deploy", "docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry,
 			err error) error {

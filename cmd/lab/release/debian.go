@@ -30,8 +30,8 @@ var placed = map[string]string{
 
 // read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice,
 // so that links hold.
-var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md", "CHANGELOG-commands.md", "CHANGELOG-tools.md",
-	"SECURITY.md", "docs",
+var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md",
+	"CHANGELOG-commands.md", "CHANGELOG-tools.md", "SECURITY.md", "docs",
 	"examples", "deploy"}
 
 // unread is what of that is for making the documents or the package.

@@ -91,46 +91,34 @@ func (c *condition) haproxy(not bool, test []string) {
 			values = append(values, w)
 		}
 	}
-	header := name == "hdr" || name == "req.hdr" || name == "req.fhdr"
+	field := valued[name]
 	switch base, as, _ := strings.Cut(name, "_"); {
-	case base == "path" && as != "" && method == "":
-		name, method = base, as
+	case as != "" && method == "" && (base == "path" || valued[base] != ""):
+		name, method, field = base, as, valued[base]
 	case method == "str":
 		method = ""
 	}
+	isHost := field == "headers" && strings.EqualFold(arg, "host")
 	put := func(field string, v any) { c.put(to, field, v, written) }
 	switch {
-	case header && method == "found" && len(values) == 0 && !strings.EqualFold(arg, "host"):
-		put("headers", yaml.MapSlice{{Key: arg, Value: "*"}})
+	case strings.Contains(arg, ","): // one of several of the name
+		unknown()
+	case field != "" && method == "found" && len(values) == 0 && !isHost:
+		put(field, yaml.MapSlice{{Key: arg, Value: "*"}})
 	case len(values) == 0:
 		unknown()
-	case name == "path" && len(values) == 1 && !fold && method == "":
-		put("path", values[0])
-	case name == "path" && len(values) == 1 && !fold && method == "beg":
-		put("path", values[0]+"*")
-	case name == "path" && !not && (method == "" || method == "beg" || method == "end" ||
-		method == "reg"):
-		var any []string
-		for _, v := range values {
-			if method != "reg" {
-				v = regexp.QuoteMeta(v)
-			}
-			any = append(any, v)
+	case name == "path":
+		paths, is := paths(method, fold, values)
+		switch {
+		case !is:
+			unknown()
+		case not && len(paths) > 1:
+			put("path", paths)
+		case len(paths) > 1:
+			put("path", anyPath(paths))
+		default:
+			put("path", paths[0])
 		}
-		e := "(?:" + strings.Join(any, "|") + ")"
-		if method == "reg" && len(any) == 1 {
-			e = any[0]
-		}
-		if method == "" || method == "beg" {
-			e = "^" + e
-		}
-		if method == "" || method == "end" {
-			e += "$"
-		}
-		if fold {
-			e = "(?i)" + e
-		}
-		put("path", "~"+e)
 	case name == "method" && method == "":
 		put("methods", values)
 	case name == "src" && method == "":
@@ -144,15 +132,91 @@ func (c *condition) haproxy(not bool, test []string) {
 		} else {
 			put("sources", good)
 		}
-	case header && strings.EqualFold(arg, "host") && method == "":
+	case isHost && method == "":
 		put("hosts", values)
-	case header && len(values) == 1 && method == "":
-		put("headers", yaml.MapSlice{{Key: arg, Value: values[0]}})
-	case header && len(values) == 1 && method == "beg":
-		put("headers", yaml.MapSlice{{Key: arg, Value: values[0] + "*"}})
+	case field != "" && !isHost:
+		v, is := valueOf(method, fold, not, values)
+		if !is {
+			unknown()
+			return
+		}
+		put(field, yaml.MapSlice{{Key: arg, Value: v}})
 	default:
 		unknown()
 	}
+}
+
+// valued are the samples that are a header, cookie or parameter by its name, with the field of a
+// match that is about such.
+var valued = map[string]string{"hdr": "headers", "req.hdr": "headers", "req.fhdr": "headers",
+	"cook": "cookies", "req.cook": "cookies", "url_param": "query", "urlp": "query"}
+
+// expression is what a method of comparing makes of texts.
+func expression(method string, fold bool, values []string) (e string, is bool) {
+	var any []string
+	for _, v := range values {
+		if method != "reg" {
+			v = regexp.QuoteMeta(v)
+		}
+		any = append(any, v)
+	}
+	e = "(?:" + strings.Join(any, "|") + ")"
+	if method == "reg" && len(any) == 1 {
+		e = any[0]
+	}
+	switch method {
+	case "":
+		e = "^" + e + "$"
+	case "beg":
+		e = "^" + e
+	case "end":
+		e += "$"
+	case "sub", "reg":
+	default:
+		return "", false
+	}
+	if fold {
+		e = "(?i)" + e
+	}
+	_, err := regexp.Compile(e) // PCRE says more
+	return "~" + e, err == nil && len(e) <= 1000
+}
+
+// paths are those of a test: each as it is where a rule can say it so, or one expression.
+func paths(method string, fold bool, values []string) (list []string, is bool) {
+	if !fold && (method == "" || method == "beg") && len(values) == 1 {
+		return []string{values[0] + map[string]string{"beg": "*"}[method]}, true
+	}
+	e, is := expression(method, fold, values)
+	return []string{e}, is
+}
+
+// anyPath is one path for several, of which a match can say one.
+func anyPath(paths []string) string {
+	for i, p := range paths {
+		if text, is := strings.CutPrefix(p, "~"); is {
+			paths[i] = text
+		} else if text, is := strings.CutSuffix(p, "*"); is {
+			paths[i] = "^" + regexp.QuoteMeta(text)
+		} else {
+			paths[i] = "^" + regexp.QuoteMeta(p) + "$"
+		}
+	}
+	return "~(?:" + strings.Join(paths, ")|(?:") + ")"
+}
+
+// valueOf is what a header, cookie or parameter has to be. A match compares without case, and a not
+// byte for byte; where HAProxy compares otherwise, an expression does.
+func valueOf(method string, fold, not bool, values []string) (v any, is bool) {
+	term := map[string]string{"": "one_of", "beg": "prefix", "end": "suffix",
+		"sub": "contains"}[method]
+	if term == "" || fold == not {
+		return expression(method, fold, values)
+	}
+	if len(values) == 1 && term != "one_of" {
+		return yaml.MapSlice{{Key: term, Value: values[0]}}, true
+	}
+	return yaml.MapSlice{{Key: term, Value: values}}, len(values) <= 64
 }
 
 // names reports whether a header, cookie or parameter must be there.

@@ -17,6 +17,7 @@ type zone struct {
 	count, per string // of a rate
 	cond       condition
 	notes      []string
+	elseSource bool // who has nothing of the key counts by address
 }
 
 // nginxFile is what is known of one.
@@ -35,16 +36,9 @@ type scope struct {
 	cond               condition
 	status, connStatus string
 	dryRun, connDryRun bool
-	limits             []held // those that hold if nothing within says others
 	block              directive
 	taken              []directive // locations that nginx prefers for some of its paths
 	where              string
-}
-
-// held is a limit; outside says that it stands around the server.
-type held struct {
-	directive
-	outside bool
 }
 
 func nginx(r *Result, text string) error {
@@ -248,23 +242,7 @@ func (f *nginxFile) walk(list []directive, s scope) {
 		}
 	}
 	for _, d := range own {
-		for _, o := range s.limits {
-			if o.name() == d.name() && !leftOut(o, s) {
-				f.note(d.at,
-					"%s: in nginx it takes the place of %s (%v); here a request passes every rule that is about it, so both hold", d.String(), o.String(), o.at)
-			}
-		}
-		f.limit(d, f.without(s, d.name(), list))
-	}
-	for _, name := range []string{"limit_req", "limit_conn"} {
-		if slices.ContainsFunc(own, func(d directive) bool { return d.name() == name }) {
-			s.limits = slices.DeleteFunc(slices.Clone(s.limits),
-				func(o held) bool { return o.name() == name })
-		}
-	}
-	s.limits = slices.Clone(s.limits)
-	for _, d := range own {
-		s.limits = append(s.limits, held{directive: d})
+		f.limit(d, f.without(s, d, list))
 	}
 	for i, d := range list {
 		if !d.block || d.name() == "map" || d.name() == "geo" {
@@ -280,10 +258,6 @@ func (f *nginxFile) walk(list []directive, s scope) {
 			inner.taken = takenBeside(i, list)
 		case "server":
 			f.others(&inner.cond, i, list)
-			inner.limits = slices.Clone(s.limits)
-			for i := range inner.limits {
-				inner.limits[i].outside = true
-			}
 		case "if", "limit_except":
 			inner.cond.unknown = append(inner.cond.unknown, d.String())
 		}
@@ -309,17 +283,10 @@ func (f *nginxFile) location(s *scope, d directive) {
 		s.cond.unknown = append(s.cond.unknown, d.String())
 		return
 	}
-	path := p.path
-	switch {
-	case p.kind == "~*":
-		path = "~(?i)" + path
-	case p.kind == "~":
-		path = "~" + path
-	case p.isPrefix() && path == "/":
+	if p.isPrefix() && p.path == "/" {
 		return
-	case p.isPrefix():
-		path += "*"
 	}
+	path := p.pattern()
 	s.where = strings.Trim(s.where+path, "*")
 	s.cond.put(&s.cond.match, "path", path, d.String())
 }
@@ -372,7 +339,7 @@ func (f *nginxFile) limit(d directive, s scope) {
 	for _, item := range z.cond.not {
 		cond.put(&cond.not, item.Key.(string), item.Value, d.String())
 	}
-	f.leave(&cond, &x.Notes, d, s)
+	f.leave(&cond, s)
 	x.Name = f.name(zoneName + "-" + s.where)
 	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
 	set := func(name string, v any) {

@@ -77,7 +77,8 @@ func (f *nginxFile) key(d directive, text string) *zone {
 			z.cond.unknown = append(z.cond.unknown, "$"+m[1])
 			part = "source"
 		}
-		if kind, name, is := strings.Cut(part, ":"); is { // what is empty is not counted by nginx
+		kind, name, is := strings.Cut(part, ":")
+		if is && !z.elseSource { // what is empty is not counted by nginx
 			field := map[string]string{"header": "headers", "cookie": "cookies",
 				"query": "query"}[kind]
 			z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
@@ -111,6 +112,17 @@ func (f *nginxFile) mapped(z *zone, m directive, depth int) (part string) {
 			continue
 		}
 		values[v.words[0]] = v.words[1]
+	}
+	if source, is := values[""]; is && len(values) == 2 && values["default"] == from {
+		if part, _ := keyParts(strings.Trim(source, "${}")); part == "source" {
+			own, note := keyParts(strings.Trim(from, "${}"))
+			if own != "" && own != "source" && note == "" {
+				z.elseSource = true
+				z.notes = append(z.notes, "who has no "+own+" counts by address, as in nginx; "+
+					"who has an empty one has one counter with all such")
+				return own
+			}
+		}
 	}
 	inner, nested := f.maps[from]
 	if nested && m.name() == "map" { // of a geo or map of few words: the usual list of exceptions
@@ -186,6 +198,12 @@ func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string,
 		z.cond.put(to, "sources", good, m.String())
 	case from == "request_method" && !strings.ContainsAny(strings.Join(list, ""), "~"):
 		z.cond.put(to, "methods", list, m.String())
+	case of(from) != "" && slices.ContainsFunc(slices.Concat(in, out),
+		func(v string) bool { return strings.HasPrefix(v, "~") }):
+		if !z.expressions(from, in, &z.cond.match, standard == "", m.String()) ||
+			!z.expressions(from, out, &z.cond.not, true, m.String()) {
+			return unknown()
+		}
 	case (from == "host" || from == "http_host") && !strings.ContainsAny(strings.Join(list, ""),
 		"~"):
 		z.cond.put(to, "hosts", list, m.String())
@@ -197,4 +215,53 @@ func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string,
 		return unknown()
 	}
 	return part
+}
+
+// of is the field of a match that is about a variable: headers, cookies or query; "": none is.
+func of(variable string) string {
+	part, note := keyParts(variable)
+	kind, _, _ := strings.Cut(part, ":")
+	if note != "" {
+		return ""
+	}
+	return map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind]
+}
+
+// expressions has a variable be one of the patterns of a map: texts, whatever their case, or regular
+// expressions. It reports whether each can be said.
+func (z *zone) expressions(variable string, patterns []string, to *yaml.MapSlice, use bool,
+	written string) bool {
+	if !use || len(patterns) == 0 {
+		return true
+	}
+	e, is := anyOf(patterns)
+	if is {
+		part, _ := keyParts(variable)
+		_, name, _ := strings.Cut(part, ":")
+		z.cond.put(to, of(variable), yaml.MapSlice{{Key: name, Value: "~" + e}}, written)
+	}
+	return is
+}
+
+// anyOf is one expression for the patterns of a map.
+func anyOf(patterns []string) (e string, is bool) {
+	var all []string
+	for _, p := range patterns {
+		switch {
+		case strings.HasPrefix(p, "~*"):
+			p = "(?i:" + p[2:] + ")"
+		case strings.HasPrefix(p, "~"):
+			p = "(?:" + p[1:] + ")"
+		case p == "": // who has none is in no condition
+			return "", false
+		default:
+			p = "^(?i:" + regexp.QuoteMeta(strings.TrimPrefix(p, "\\")) + ")$"
+		}
+		if _, err := regexp.Compile(p); err != nil { // PCRE says more
+			return "", false
+		}
+		all = append(all, p)
+	}
+	e = strings.Join(all, "|")
+	return e, len(e) <= 1000
 }

@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,80 +60,40 @@ func (p place) before(other place, earlier bool) bool {
 
 func (p place) String() string { return strings.TrimSpace(p.kind + " " + p.path) }
 
-// leave has a rule leave out locations, which nginx takes from the one that its limit is in. A rule
-// can leave out one path. Of further ones it may hold as well where they have a limit that is as
-// strict; else it is a shadow.
-func (f *nginxFile) leave(c *condition, notes *[]string, limit directive, s scope) {
-	var loose, strict, few []string
-	in, _ := placeOf(s.block)
-	path, several := "", false
-	put := func(p place) {
-		several = several || path != "" || p.isRegexp()
-		if path = p.path; p.isPrefix() {
-			path += "*"
-		}
-	}
+// leave has a rule leave out locations, which nginx takes from the one that its limit is in.
+func (f *nginxFile) leave(c *condition, s scope) {
+	var paths []string
 	for _, d := range s.taken {
 		p, _ := placeOf(d)
-		if f.asStrict(d, limit) {
-			strict = append(strict, p.String())
-		} else if p.isRegexp() && in.isPrefix() && len(in.path) > 1 {
-			few = append(few, p.String())
-		} else if !slices.Contains(loose, p.String()) {
-			loose = append(loose, p.String())
-			put(p)
-		}
-	}
-	if len(few) > 0 {
-		*notes = append(*notes, "nginx leaves out what "+strings.Join(unique(few),
-			", ")+" takes; here it holds for that too")
-	}
-	if len(loose)+len(few) == 0 && len(strict) == 1 {
-		p, _ := placeOf(s.taken[0])
-		if put(p); !several {
-			strict = nil
-		}
-	}
-	switch {
-	case len(loose) > 0 && several:
-		c.unknown = append(c.unknown, "nginx leaves out "+strings.Join(append(loose, strict...),
-			", ")+", and a rule leaves out one path")
-		return
-	case path != "" && !several:
-		c.put(&c.not, "path", path, "")
-	}
-	if len(strict) > 0 {
-		*notes = append(*notes, "nginx leaves out the locations "+strings.Join(unique(strict),
-			", ")+", which have limits of their own; here both hold")
-	}
-}
-
-// asStrict reports whether a location has a limit of the same kind that is as strict.
-func (f *nginxFile) asStrict(d, limit directive) bool {
-	most := f.rate(limit)
-	return most > 0 && slices.ContainsFunc(d.within, func(o directive) bool {
-		r := f.rate(o)
-		return o.name() == limit.name() && r > 0 && r <= most
-	})
-}
-
-// rate is that of a limit_req a minute, or the number of a limit_conn; 0: it is not known.
-func (f *nginxFile) rate(d directive) int {
-	if d.name() == "limit_conn" {
-		n, _ := strconv.Atoi(d.words[len(d.words)-1])
-		return n
-	}
-	for _, w := range d.words[1:] {
-		if name, is := strings.CutPrefix(w, "zone="); is && f.zones["req "+name] != nil {
-			z := f.zones["req "+name]
-			n, _ := strconv.Atoi(z.count)
-			if z.per == "s" {
-				n *= 60
+		path := p.pattern()
+		if p.isRegexp() {
+			if _, err := regexp.Compile(path[1:]); err != nil { // PCRE says more
+				c.unknown = append(c.unknown, "nginx leaves out "+p.String())
+				continue
 			}
-			return n
 		}
+		paths = append(paths, path)
 	}
-	return 0
+	switch paths = unique(paths); len(paths) {
+	case 0:
+	case 1:
+		c.put(&c.not, "path", paths[0], "")
+	default:
+		c.put(&c.not, "path", paths, "")
+	}
+}
+
+// pattern is what a place takes, as the path of a rule.
+func (p place) pattern() string {
+	switch {
+	case p.kind == "~*":
+		return "~(?i)" + p.path
+	case p.kind == "~":
+		return "~" + p.path
+	case p.isPrefix():
+		return p.path + "*"
+	}
+	return p.path
 }
 
 // takenBeside are the locations beside one of a list that nginx prefers for some of its paths.
@@ -145,18 +107,27 @@ func takenBeside(i int, list []directive) (taken []directive) {
 	return taken
 }
 
-// without is a scope that leaves out the servers and locations within it that have limits of their
-// own.
-func (f *nginxFile) without(s scope, name string, within []directive) scope {
+// without is the scope of a limit, without the servers and locations within it that have limits of
+// their own, which take its place there.
+func (f *nginxFile) without(s scope, limit directive, within []directive) scope {
+	name := limit.name()
 	s.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
 		slices.Clone(s.cond.unknown)}
 	s.taken = slices.Concat(s.taken, own(name, within))
 	var hosts []string
 	for _, d := range within {
-		if d.name() == "server" && d.block && slices.ContainsFunc(d.within,
-			func(o directive) bool { return o.name() == name }) {
-			hosts = append(hosts, hostsOf(d)...)
+		whole := slices.ContainsFunc(d.within, func(o directive) bool { return o.name() == name })
+		if d.name() != "server" || !d.block || !whole && len(own(name, d.within)) == 0 {
+			continue
 		}
+		these := hostsOf(d)
+		if len(these) == 0 {
+			s.cond.unknown = append(s.cond.unknown,
+				fmt.Sprintf("that the server of %v, which names no host, has others", d.at))
+		} else if !whole {
+			f.note(d.at, "%s does not hold for %s here: locations of it have others, and nginx has it hold for the rest", limit.String(), strings.Join(these, ", "))
+		}
+		hosts = append(hosts, these...)
 	}
 	if len(hosts) > 0 {
 		s.cond.put(&s.cond.not, "hosts", unique(hosts), "server_name")
@@ -177,15 +148,6 @@ func own(name string, list []directive) (places []directive) {
 		}
 	}
 	return places
-}
-
-// leftOut reports whether a limit around a scope leaves it out.
-func leftOut(o held, s scope) bool {
-	if o.outside {
-		return s.block.name() == "server" && len(hostsOf(s.block)) > 0
-	}
-	_, is := placeOf(s.block)
-	return is
 }
 
 // hostsOf are those of a server; none: it has all others, or some that no list can name.
