@@ -5,14 +5,22 @@ import (
 	"time"
 
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 )
 
-// What modules see of a request and say to it. The request as it came is Exchange.Request.
+// This is what modules see of a request and say to it, beside the request as it came.
 
 // Now is the instant at which the request is judged, and Client the address that it comes from, as
 // far as proxies are believed.
 func (x *Exchange) Now() time.Time     { return x.now }
 func (x *Exchange) Client() netip.Addr { return x.client }
+
+// Known is what is known of the request: its facts are found there, each once.
+func (x *Exchange) Known() *key.View {
+	v := x.decision.Known()
+	v.Request, v.Client = x.Request, x.client
+	return v
+}
 
 // Front is the client's end.
 func (x *Exchange) Front() Front { return x.front }

@@ -210,7 +210,8 @@ func New(o Options) (*Server, error) {
 			return address.IsIn(s.snap.Load().sources.Trust,
 				peer)
 		},
-		Shed: s.shedPeer, ShedNamed: func(client netip.Addr) bool {
+		Hello: s.hello,
+		Shed:  s.shedPeer, ShedNamed: func(client netip.Addr) bool {
 			return s.shed(client).
 				IsValid()
 		},

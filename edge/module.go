@@ -3,6 +3,7 @@ package edge
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/metric"
+	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 )
 
@@ -20,7 +22,8 @@ type Modules []Module
 
 // A Module is one feature. Fields that are nil are of what it does not do.
 type Module struct {
-	Name string // that of its folder
+	Name   string        // that of its folder
+	Config config.Module // what it adds to configuration files; its name is Name
 	// Prepare makes the module's points for a configuration that is to come into force. Nothing
 	// may change by it: after an error, this module's or another's, all stays as it was.
 	Prepare func(*Setup) (Points, error)
@@ -42,6 +45,16 @@ type Setup struct {
 // began under the configuration before go on with that one's.
 type Points struct {
 	Gates []Gate
+	// Facts are those of Module.Config that the configuration wants, now with Find.
+	Facts []*key.Fact
+	// Actions are what those of Module.Config do with a request that a rule refuses: each answers
+	// it by Begin and Add. It reports false if it has not, and the rule's refusal is right. Limits,
+	// Retry-After and Cache-Control are added. What an operator has blocked, and what cannot be
+	// counted, is always refused.
+	Actions map[rules.Action]func(*Exchange, *rules.Rule) bool
+	// Hello is called with each ClientHello, and returns what requests of the connection have in
+	// Request.Hello; nil: nothing.
+	Hello func(*tls.ClientHelloInfo) any
 	// InForce is called as the configuration comes into force, before the first request under it;
 	// nil: the module need not know.
 	InForce func()
@@ -68,6 +81,15 @@ const (
 	Own                      // what is asked of the module itself
 )
 
+// Config is what the modules add to configuration files.
+func (all Modules) Config() (list []config.Module) {
+	for _, m := range all {
+		m.Config.Name = m.Name
+		list = append(list, m.Config)
+	}
+	return list
+}
+
 // prepare makes the points of all modules.
 func (s *Server) prepare(c *config.Config, to *snapshot) error {
 	setup := &Setup{Config: c, Limiter: &s.limiter, Secret: s.secret, Events: s.events, Warn: s.warn}
@@ -81,6 +103,16 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 		gates = append(gates, p.Gates...)
+		to.facts = append(to.facts, p.Facts...)
+		for name, answer := range p.Actions {
+			if to.actions == nil {
+				to.actions = make(map[rules.Action]func(*Exchange, *rules.Rule) bool)
+			}
+			to.actions[name] = answer
+		}
+		if p.Hello != nil {
+			to.hellos = append(to.hellos, p.Hello)
+		}
 		if p.InForce != nil {
 			to.inForce = append(to.inForce, p.InForce)
 		}
@@ -97,6 +129,22 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		}
 	}
 	return nil
+}
+
+// hello finds out what modules want of a ClientHello; nil: nothing.
+func (s *Server) hello() func(*tls.ClientHelloInfo) []any {
+	hellos := s.snap.Load().hellos
+	if len(hellos) == 0 {
+		return nil
+	}
+	return func(hello *tls.ClientHelloInfo) (all []any) {
+		for _, find := range hellos {
+			if one := find(hello); one != nil {
+				all = append(all, one)
+			}
+		}
+		return all
+	}
 }
 
 // answeredAt reports whether one of some gates has answered the request.

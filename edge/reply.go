@@ -163,7 +163,9 @@ func (x *Exchange) limited() {
 	if len(own.Bodies) > 0 {
 		contentType, body = choose(&x.Head, own)
 	}
-	if redirects && body == "" {
+	if x.acts(reported) {
+		// The answer is made.
+	} else if redirects && body == "" {
 		x.begins(own.Status, "", nil)
 	} else if x.decision.Verdict != limiter.FailedClosed && body != "" {
 		x.buf = append(x.buf[:0], body...)
@@ -214,6 +216,20 @@ func (x *Exchange) limited() {
 	if redirects {
 		x.reply.add("Location", []byte(own.Location))
 	}
+}
+
+// acts has the action of a module answer, if the rule has one.
+func (x *Exchange) acts(r *limiter.RuleResult) bool {
+	if len(x.snap.actions) == 0 || x.front == nil || x.decision.Verdict == limiter.FailedClosed {
+		return false
+	}
+	rule := rules.RuleOf(r)
+	answer := x.snap.actions[rule.Config.Action]
+	if answer == nil {
+		return false
+	}
+	_, ordered := x.server.limiter.Ordered(r, x.covering, x.now)
+	return !ordered && answer(x, rule)
 }
 
 // choose finds, of what a refusal may say, what the client would rather have: the first of those

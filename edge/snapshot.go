@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sluice/edge/pages"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/token/verify"
 	"sluice/edge/tryout"
 	"sluice/edge/upstream"
@@ -46,6 +48,9 @@ type snapshot struct {
 	proofs, gates []func(*Exchange) bool
 	mayWait       []func(*Exchange) bool
 	inForce       []func()
+	facts         []*key.Fact
+	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool
+	hellos        []func(*tls.ClientHelloInfo) any
 
 	// Strict-Transport-Security of answers over TLS; nil: the edge says none
 	hsts []byte
@@ -139,8 +144,12 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err != nil {
 		return nil, err
 	}
+	now := &snapshot{generation: 1, config: c, tries: tries, since: time.Now()}
+	if err := s.prepare(c, now); err != nil {
+		return nil, err
+	}
 	defaults := c.RuleDefaults()
-	defaults.Lists, defaults.Geo = named, located
+	defaults.Lists, defaults.Geo, defaults.Facts = named, located, now.facts
 	set, err := rules.New(c.Rules, defaults, s.stats.tally)
 	if err != nil {
 		return nil, err
@@ -148,20 +157,15 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err := set.Try(tries.Rules(), defaults, tries.Tally); err != nil {
 		return nil, err
 	}
-	now := &snapshot{
-		generation: 1, config: c, tries: tries, rules: set, hash: config.Hash(set.Configs()),
-		since:   time.Now(),
-		sources: address.NewSources(c.Source), useLists: useLists, geo: located, useGeo: useGeo,
-		deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces,
-			located), allow: address.NewGroup(c.Allow, address.Named(named,
-			c.AllowLists), c.AllowPlaces, located),
-		verdictHeader: c.VerdictHeader, hsts: c.HSTS.Value(), pages: pages.New(c.Pages),
-		refusals: refusals(set), tags: set.Tags(),
-	}
+	now.rules, now.hash = set, config.Hash(set.Configs())
+	now.sources, now.geo = address.NewSources(c.Source), located
+	now.useLists, now.useGeo = useLists, useGeo
+	now.deny = address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located)
+	now.allow = address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces,
+		located)
+	now.verdictHeader, now.hsts, now.pages = c.VerdictHeader, c.HSTS.Value(), pages.New(c.Pages)
+	now.refusals, now.tags = refusals(set), set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
-	if err := s.prepare(c, now); err != nil {
-		return nil, err
-	}
 	var had *upstream.Origins
 	if before != nil {
 		now.generation, now.plans, had = before.generation+1, before.plans, before.origins

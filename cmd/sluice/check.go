@@ -46,7 +46,7 @@ type report struct {
 // what will hurt. It starts nothing, and changes nothing.
 func examine(file string) report {
 	r := report{File: file, Errors: []string{}, Warnings: []string{}, Notes: []string{}}
-	c, err := settings.ReadConfig(file)
+	c, err := reader().Config(file)
 	if err != nil {
 		r.Errors = strings.Split(err.Error(), "\n")
 		return r

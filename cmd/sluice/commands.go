@@ -21,7 +21,7 @@ func commands() []command.Command {
 		importCmd(),
 		{Command: completion.Command{Name: "schema",
 			Does: "print the JSON Schema of a configuration, for editors"}, Run: cmdSchema},
-	}, command.Operators(), []command.Command{
+	}, command.Operators(reader()), []command.Command{
 		command.Why(),
 		{Command: completion.Command{Name: "help", Args: "[COMMAND]",
 			Does: "show how a command is used"}, Run: cmdHelp},
@@ -31,6 +31,9 @@ func commands() []command.Command {
 			Does: "print version and commit"}, Run: cmdVersion},
 	})
 }
+
+// reader reads files with what this program's modules add to them.
+func reader() settings.Reader { return settings.Reader{Modules: modules(nil).Config()} }
 
 func findCommand(name string) (command.Command, bool) {
 	for _, c := range commands() {
@@ -60,7 +63,7 @@ func checkCmd() command.Command {
 	diff := set.Bool("diff", false,
 		"say what a reload of FILE would change at the edge that runs, by the admin that the file names, or --admin; exit 1 if anything")
 	asJSON := set.Bool("json", false, "print JSON")
-	at := command.AddListener(set)
+	at := command.AddListener(reader(), set)
 	return command.Offline(set, "FILE", "validate a configuration",
 		"check wants one file: sluice check FILE", func(args []string, stdout,
 			stderr io.Writer) int {

@@ -100,7 +100,7 @@ func usage(f *flags) string {
 func (f *flags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
-		found, files, err := settings.ReadFiles(f.config)
+		found, files, err := reader().Files(f.config)
 		if f.files.Store(files); err != nil {
 			return nil, err
 		}

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-
-	"sluice/cmd/sluice/internal/settings"
 )
 
 // yamlDocuments are the objects of a YAML file of deploy. A field that T has not is an error.
@@ -108,7 +106,7 @@ func TestComposition(t *testing.T) {
 		t.Errorf("%d edges, networks %v", edges, c.Networks)
 	}
 
-	config, err := settings.ReadConfig("../../deploy/" + mounted["edge1:/etc/sluice/sluice.yaml"])
+	config, err := reader().Config("../../deploy/" + mounted["edge1:/etc/sluice/sluice.yaml"])
 	must(t, err)
 	_, port, _ := strings.Cut(config.Admin, ":")
 	for _, host := range config.PoP.Memcached {

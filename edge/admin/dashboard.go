@@ -82,6 +82,8 @@ type ruleLoad struct {
 	*view.RuleLoad
 }
 
+func (r ruleLoad) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.RuleLoad) }
+
 type nodeLoad struct {
 	member.Node
 	Seconds [][2]float64 `json:"seconds,omitempty"` // of sluice_tier_operation_seconds

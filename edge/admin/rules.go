@@ -15,6 +15,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 )
 
 // Edited is what became of an edit.
@@ -33,6 +34,42 @@ type ruleJSON struct {
 	rules.Config
 	Estimate string `json:"estimate"`
 }
+
+// MarshalJSON joins them.
+func (r ruleJSON) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(r.Config)
+	if err != nil {
+		return nil, err
+	}
+	return match.Joined(text, map[string]string{"estimate": r.Estimate})
+}
+
+// joined is the fields of a rule and those of another object as one object: what embeds a rule says
+// so, because a rule's own MarshalJSON would be its own.
+func joined(rule ruleJSON, beside any) ([]byte, error) {
+	text, err := rule.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	more, err := json.Marshal(beside)
+	if err != nil || len(more) <= len("{}") || more[0] != '{' {
+		return text, err
+	}
+	return append(append(text[:len(text)-1], ','), more[1:]...), nil
+}
+
+// A shownRule is a rule, and where it comes from.
+type shownRule struct {
+	ruleJSON
+	shownOrigin
+}
+
+type shownOrigin struct {
+	Origin  changes.Origin `json:"origin"`
+	Version uint64         `json:"version"`
+}
+
+func (r shownRule) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.shownOrigin) }
 
 func edgeRules(s *edge.Server) []ruleJSON {
 	list := []ruleJSON{}
@@ -128,14 +165,6 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 }
 
 func (a api) edited(w http.ResponseWriter, name string, done Edited) {
-	type outcome struct {
-		Deleted   bool                `json:"deleted,omitempty"`
-		Version   uint64              `json:"version"`
-		Origin    changes.Origin      `json:"origin,omitempty"`
-		Edges     *control.Spread     `json:"edges,omitempty"`
-		Overtaken []changes.Overtaken `json:"overtaken,omitempty"`
-		Warnings  []string            `json:"warnings,omitempty"`
-	}
 	overlay := done.Now
 	if overlay == nil {
 		overlay = a.overlay()
@@ -150,11 +179,26 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 		return
 	}
 	w.Header().Set("ETag", overlay.ETag(name))
-	reply(w, struct {
-		ruleJSON
-		outcome
-	}{a.shown(*rule), o})
+	reply(w, editedRule{a.shown(*rule), o})
 }
+
+// An outcome is what became of an edit.
+type outcome struct {
+	Deleted   bool                `json:"deleted,omitempty"`
+	Version   uint64              `json:"version"`
+	Origin    changes.Origin      `json:"origin,omitempty"`
+	Edges     *control.Spread     `json:"edges,omitempty"`
+	Overtaken []changes.Overtaken `json:"overtaken,omitempty"`
+	Warnings  []string            `json:"warnings,omitempty"`
+}
+
+// An editedRule is a rule, and what became of the edit.
+type editedRule struct {
+	ruleJSON
+	outcome
+}
+
+func (r editedRule) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.outcome) }
 
 // shown is a rule of an overlay as those in force are shown.
 func (a api) shown(r rules.Config) ruleJSON {
@@ -172,15 +216,10 @@ func (a api) history(w http.ResponseWriter, r *http.Request) {
 // config shows what runs, where each rule comes from, and what the file says and waits for a
 // restart.
 func (a api) config(w http.ResponseWriter, _ *http.Request) {
-	type shown struct {
-		ruleJSON
-		Origin  changes.Origin `json:"origin"`
-		Version uint64         `json:"version"`
-	}
-	overlay, list := a.overlay(), []shown{}
+	overlay, list := a.overlay(), []shownRule{}
 	for _, r := range edgeRules(a.Edge) {
 		s := overlay.InForce(r.Name)
-		list = append(list, shown{r, s.Origin, s.Version})
+		list = append(list, shownRule{r, shownOrigin{s.Origin, s.Version}})
 	}
 	all := config.Shown(a.Edge.Config())
 	all["rules"] = list

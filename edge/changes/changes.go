@@ -96,7 +96,7 @@ func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
 	if c.wrong != nil || c.Does != Set {
 		return rule, c.wrong
 	}
-	if rule, err = config.ParseRule(c.Name, c.Rule); err == nil {
+	if rule, err = on.ParseRule(c.Name, c.Rule); err == nil {
 		err = on.CheckRule(&rule)
 	}
 	if err == nil {

@@ -113,7 +113,7 @@ func (o *Overlay) matches(name, header string) bool {
 }
 
 func (o *Overlay) put(e Edit, old *rules.Config) (json.RawMessage, error) {
-	rule, err := config.ParseRule(e.Name, e.Body)
+	rule, err := o.on.ParseRule(e.Name, e.Body)
 	if err != nil {
 		return nil, err
 	}

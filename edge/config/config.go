@@ -76,6 +76,11 @@ type Config struct {
 	LimitAPI         LimitAPI
 	Tracing          tracing.Config
 
+	// Modules are the features whose settings the configuration was read with, and Settings what
+	// their sections say, by their names.
+	Modules  []Module
+	Settings map[string]any
+
 	Composed Composed
 }
 
@@ -181,7 +186,7 @@ func (c *Config) RuleDefaults() rules.Defaults {
 		named[c.Lists[i].Name] = new(address.List)
 	}
 	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named,
-		Geo: geoOf(&c.Geo)}
+		Geo: geoOf(&c.Geo), Facts: facts(c.Modules), Actions: actions(c.Modules)}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.
@@ -236,6 +241,14 @@ func (c *Config) Check() error {
 	}
 	if err := c.checkLimitAPI(); err != nil {
 		return err
+	}
+	for _, m := range c.Modules {
+		if m.Check == nil {
+			continue
+		}
+		if err := m.Check(c); err != nil {
+			return err
+		}
 	}
 	return c.CheckAdmin(c.Admin)
 }

@@ -34,6 +34,8 @@ type Parser struct {
 	// Missing is what the program was built without, by the setting that needs it. Such a setting
 	// is an error.
 	Missing map[string]string
+	// Modules are features whose settings are read as well.
+	Modules []Module
 	// Files is told what was read, even where it is wrong; nil: nobody wants it.
 	Files *compose.Files
 }
@@ -43,7 +45,7 @@ type Parser struct {
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
 	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
-		missing: p.Missing}
+		missing: p.Missing, modules: p.Modules}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
 			r.config(tree.Root, c)
@@ -58,7 +60,7 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
-	seen := r.mapping(n, "configuration", fields{
+	seen := r.mapping(n, "configuration", r.sections(c, fields{
 		"listen":         r.listeners("listen", &c.Listen),
 		"listen_tls":     r.listeners("listen_tls", &c.ListenTLS),
 		"listen_sockets": integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
@@ -135,7 +137,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 			r.list(n, "rules",
 				func(n ast.Node) { r.rule(n, c, names) })
 		},
-	})
+	}))
 	for _, o := range c.optional() {
 		if what := r.missing[o.setting]; what != "" && o.given {
 			block, _, _ := strings.Cut(o.setting, ".")

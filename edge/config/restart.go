@@ -20,6 +20,7 @@ func Running(before, now *Config) *Config {
 	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath,
 		now.VerdictHeader, now.Pages
 	c.Plans = now.Plans
+	c.Modules, c.Settings = now.Modules, running(before, now)
 	c.Plans.Store, c.Plans.Refresh = before.Plans.Store, before.Plans.Refresh
 	if len(before.PoP.Memcached) > 0 && len(now.PoP.Memcached) > 0 {
 		c.PoP.Memcached = now.PoP.Memcached

@@ -25,9 +25,15 @@ import (
 // ErrNoRule means that no rule in force has the name that was given.
 var ErrNoRule = errors.New("edge: no such rule")
 
-// ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name
-// may be left out. The error is what ParseConfig would say of it, a line each.
+// ParseRule reads a rule without what modules add.
 func ParseRule(name string, text []byte) (rules.Config, error) {
+	return new(Config).ParseRule(name, text)
+}
+
+// ParseRule reads a rule of that name in JSON, with the fields of a configuration file that had
+// been read with the same modules. The name may be left out. The error is what Parse would say of
+// it, a line each.
+func (on *Config) ParseRule(name string, text []byte) (rules.Config, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil || given == nil {
 		return rules.Config{},
@@ -39,7 +45,7 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 	}
 	// Who calls the API reads neither the edge's environment nor its files
 	tree, errs := compose.Plain("rule", text)
-	r, c := &reader{tree: tree, errs: errs}, Default()
+	r, c := &reader{tree: tree, errs: errs, modules: on.Modules}, Default()
 	if tree.Root != nil && len(errs) == 0 {
 		r.rule(tree.Root, c, make(map[string]ast.Node))
 	}
@@ -75,7 +81,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	rule := rules.Default("", 0)
 	rule.Key = nil
 	var window, timeout = time.Duration(rule.Window), time.Duration(rule.MitigationTimeout)
-	seen := r.mapping(n, "rule", fields{
+	seen := r.mapping(n, "rule", r.own(&rule, fields{
 		"name": r.text("rule name", func(n ast.Node, text string) {
 			switch other := names[text]; {
 			case !plainName(text):
@@ -121,9 +127,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"first_sight": oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local,
 			limiter.Share, limiter.Open, limiter.Closed),
-		"count": func(n ast.Node) { r.count(n, &rule.Count) },
-		"action": oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close,
-			rules.Redirect, rules.Tag, rules.Delay),
+		"count":     func(n ast.Node) { r.count(n, &rule.Count) },
+		"action":    oneOf(r, "action", &rule.Action, rules.NamesOf(actions(r.modules))...),
 		"response":  func(n ast.Node) { r.response(n, &rule.Response) },
 		"share":     integer(r, "share", 1, 100, &rule.Share),
 		"show_key":  integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
@@ -140,7 +145,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"queue": r.duration("queue", time.Millisecond, maxQueue, true,
 			(*time.Duration)(&rule.Queue)),
 		"concurrency": integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
-	})
+	}))
 	if seen == nil {
 		return
 	}
@@ -322,7 +327,7 @@ func (r *reader) match(n ast.Node, m *match.Config) {
 }
 
 func (r *reader) matchFields(what string, m *match.Config) fields {
-	return fields{
+	return r.factFields(what, m, fields{
 		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
 		"path": r.text(what+".path", func(n ast.Node, text string) {
 			if err := m.SetPath(text); err != nil {
@@ -345,7 +350,27 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 		"query":     r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery),
 		"cookies":   r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie),
 		"plans":     r.planNames(what+".plans", &m.Plans),
+	})
+}
+
+// factFields are the fields of modules' facts.
+func (r *reader) factFields(what string, m *match.Config, to fields) fields {
+	for _, f := range facts(r.modules) {
+		if f.Match == "" {
+			continue
+		}
+		to[f.Match] = r.texts(what+"."+f.Match, func(n ast.Node, text string) {
+			if _, err := f.Values([]string{text}); err != nil {
+				r.fail(n, "%s.%s: %v", what, f.Match, err)
+				return
+			}
+			if m.Facts == nil {
+				m.Facts = make(map[string][]string)
+			}
+			m.Facts[f.Match] = append(m.Facts[f.Match], text)
+		})
 	}
+	return to
 }
 
 // values reads what values have to be, by name, in the form that names have.
@@ -402,7 +427,7 @@ func (r *reader) value(what string, n ast.Node) (v match.Value) {
 // key reads one part of a key or a list of them.
 func (r *reader) key(to *[]string) func(ast.Node) {
 	one := func(n ast.Node, text string) {
-		part, err := key.Parse(text)
+		part, err := key.Parse(text, facts(r.modules)...)
 		if err != nil {
 			r.fail(n, "key: %v", err)
 			return
@@ -420,7 +445,8 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := n.(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
-				r.fail(n, "key: an empty list counts no source: want "+key.Forms)
+				r.fail(n, "key: an empty list counts no source: want %s",
+					key.FormsWith(facts(r.modules)))
 			}
 			r.texts("key", one)(n)
 			return

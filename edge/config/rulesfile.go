@@ -13,7 +13,7 @@ import (
 // it. The error joins everything that is wrong with them, as that of Parse does.
 func (p Parser) ParseRules(file string, text []byte) ([]rules.Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
-	c, r := Default(), &reader{tree: tree, errs: errs}
+	c, r := Default(), &reader{tree: tree, errs: errs, modules: p.Modules}
 	names := make(map[string]ast.Node)
 	one := func(n ast.Node) { r.rule(n, c, names) }
 	if tree.Root != nil && len(errs) == 0 {

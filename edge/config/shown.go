@@ -111,6 +111,7 @@ func Shown(c *Config) map[string]any {
 			"header":   orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie),
 			"leeway": span(c.JWT.Leeway)},
 	}
+	c.shownSettings(all)
 	if c.Limits.Wanted > c.Limits.Connections {
 		all["limits"].(map[string]any)["connections_configured"] = c.Limits.Wanted
 	}

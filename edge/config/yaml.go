@@ -26,6 +26,7 @@ type reader struct {
 	claim   ast.Node                    // the first key that is made of a token's claim
 	geoFile func(of, file string) error // Parser.Geo
 	missing map[string]string           // Parser.Missing
+	modules []Module                    // Parser.Modules
 	located []located                   // where countries and autonomous systems are spoken of
 	listed  []listed                    // where lists are spoken of by name
 }

@@ -67,6 +67,7 @@ type Client struct {
 	Redirect uint16
 	Peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	Unnamed  bool           // the PROXY header names no client
+	Hello    []any          // what modules have found out of its handshake
 	Source   counter.Source // the source whose connections it counts among; zero: none
 	Closed   atomic.Bool
 	Accepted int64         // when, Unix nanoseconds

@@ -39,6 +39,7 @@ type Exchange struct {
 // Reset makes e ready for the next request, of this connection. It keeps nothing of the one before.
 func (e *Exchange) Reset(on *HeadFilter) {
 	e.In.Reset()
+	e.In.Hello = on.Conn.Hello
 	e.on, e.body, e.bodyRead, e.pause, e.resume = on, http1.Body{}, false, nil, nil
 	e.stream, e.chunks, e.ends = nil, false, false
 }

@@ -92,6 +92,7 @@ func newStream(c *conn, id uint32) *Stream {
 // reuse makes st another stream. Nobody has it any more.
 func (st *Stream) reuse(c *conn, id uint32) {
 	st.in.Reset()
+	st.in.Hello = c.client.Hello
 	opened, arrived := st.opened, st.arrived
 	if opened == nil {
 		opened, arrived = make(chan struct{}, 1), make(chan struct{}, 1)

@@ -210,6 +210,9 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 		GetCertificate: c.choose,
 	}
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if g, is := hello.Conn.(*greeted); is {
+			g.client.Hello = g.find(hello)
+		}
 		weak := slices.Contains(protocols, "h2") && c.isWeak(hello)
 		if !weak && c.files.ClientCA == "" {
 			return nil, nil // as it is

@@ -71,6 +71,8 @@ type Admission struct {
 	// Would it, where its listener says that proxies do?
 	Trusted func(netip.Addr) bool
 	Shed    func(netip.Addr) bool // is a peer to be turned away?
+	// Hello is what modules find out of a ClientHello, for Client.Hello; nil, or of nil: nothing.
+	Hello func() func(*tls.ClientHelloInfo) []any
 	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so a firewall, which
 	// sees peers, cannot drop it.
 	ShedNamed func(netip.Addr) bool
@@ -168,6 +170,11 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 			registry: l.Registry}
 	}
 	if l.TLS != nil {
+		if l.Hello != nil {
+			if find := l.Hello(); find != nil {
+				c.Conn = &greeted{c.Conn, c, find}
+			}
+		}
 		c.Secure, c.Conn = true, tls.Server(c.Conn, l.TLS) // the first Read shakes hands
 	}
 	if !l.recount(c) || !l.enter(c) {
@@ -175,6 +182,16 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 	}
 	return c
 }
+
+// A greeted connection is one of whose ClientHello modules find out something.
+type greeted struct {
+	net.Conn
+	client *front.Client
+	find   func(*tls.ClientHelloInfo) []any
+}
+
+// UnsafeConn is the connection below.
+func (g *greeted) UnsafeConn() net.Conn { return g.Conn }
 
 // proxied reports whether a peer begins with a PROXY header here.
 func (l *Listener) proxied(peer netip.Addr) bool {

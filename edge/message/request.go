@@ -21,7 +21,9 @@ type Request struct {
 	Upgrade        []byte // the protocol that it wants to switch to; nil: none
 	// It wants nothing else, and takes any success for a switch: only a server that switches may
 	// answer with one
-	Tunnel  bool
+	Tunnel bool
+	// What modules have found out of the handshake of its connection
+	Hello   []any
 	Refused *Refusal // why it is no request; nil: it is one
 	// No whole head came: it was slow, or its client is gone, which is not its form
 	Broken bool

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 )
 
@@ -60,6 +62,18 @@ type Config struct {
 	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any
 	// number.
 	Concurrency int `json:"concurrency"`
+	// Own are the fields of modules by their names, each a pointer to a struct of the module's
+	Own map[string]any `json:"-"`
+}
+
+// MarshalJSON shows fields of modules as fields like others.
+func (c Config) MarshalJSON() ([]byte, error) {
+	type plain Config
+	text, err := json.Marshal(plain(c))
+	if err != nil || len(c.Own) == 0 {
+		return text, err
+	}
+	return match.Joined(text, c.Own)
 }
 
 // AsksTier reports whether each decision under the rule waits for the tier.
@@ -74,6 +88,9 @@ type Defaults struct {
 	Lists map[string]*address.List
 	// Geo finds the countries and autonomous systems of clients.
 	Geo address.Geo
+	// Facts and Actions are those of modules that rules may speak of.
+	Facts   []*key.Fact
+	Actions []OwnAction
 }
 
 // Mode is what a rule's verdict does.
@@ -105,6 +122,44 @@ const (
 	// Lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
 	Delay Action = "delay"
 )
+
+// An OwnAction is an action of a module. What it does is the module's.
+type OwnAction struct {
+	Name Action
+	// Unless names a fact: a rule with the action is not about requests of which that is known. "":
+	// it is about all.
+	Unless string
+}
+
+// NamesOf are the actions of every edge, and own ones.
+func NamesOf(own []OwnAction) []Action {
+	names := []Action{Refuse, Close, Redirect, Tag, Delay}
+	for _, a := range own {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// unless is the fact that is not known of requests that a rule with this action is about; nil: it is
+// about all. The action must be there.
+func (d *Defaults) unless(a Action) (*key.Fact, error) {
+	if a != "" && !slices.Contains(NamesOf(d.Actions), a) {
+		return nil, fmt.Errorf("%q is not possible in this program", a)
+	}
+	for _, own := range d.Actions {
+		if own.Name != a || own.Unless == "" {
+			continue
+		}
+		for _, f := range d.Facts {
+			if f.Name == own.Unless {
+				return f, nil
+			}
+		}
+		return nil, fmt.Errorf("%s is for requests without %s, which nothing finds out", a,
+			own.Unless)
+	}
+	return nil, nil
+}
 
 // Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
 type Cost struct {

@@ -300,6 +300,9 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 // Located is what rules have looked up of where the client is; the zero values: nothing.
 func (d *Decision) Located() (country address.Country, asn uint32) { return d.request.Located() }
 
+// Known is what is known of the request. AddRules has said which it is.
+func (d *Decision) Known() *key.View { return &d.request }
+
 // Tags appends the headers for the origin of a request that rules tag, each once: that of the first
 // rule.
 func (d *Decision) Tags(to []message.Field) []message.Field {

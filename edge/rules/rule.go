@@ -100,7 +100,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if !slices.Equal(c.Key, []string{"source"}) {
 		var spelled []string
 		for _, text := range c.Key {
-			part, err := key.Parse(text)
+			part, err := key.Parse(text, defaults.Facts...)
 			if err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
@@ -125,8 +125,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
 	}
+	unless, err := defaults.unless(c.Action)
+	if err != nil {
+		return nil, fmt.Errorf("rule %s: action: %w", c.Name, err)
+	}
 	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists,
-		&defaults.Geo); err != nil {
+		&defaults.Geo, defaults.Facts, unless); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {

@@ -69,7 +69,7 @@ var (
 // Parse reads a rule in JSON, with the fields of a configuration, as one that is tried. The error
 // names the field, and what is wanted.
 func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
-	rule, err := config.ParseRule(name, text)
+	rule, err := on.ParseRule(name, text)
 	if err != nil {
 		return rule, err
 	}

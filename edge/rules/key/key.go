@@ -27,6 +27,7 @@ type Part struct {
 	Name  []byte // of the header, cookie, parameter or claim
 	Depth int    // of a path: how many segments; 0: all
 
+	fact  *Fact  // of Known
 	names *Names // those to which it was added, for which a View looks at the same time
 	place int    // among them
 }
@@ -46,6 +47,7 @@ const (
 	Descriptor // all entries of one; no part of a request has it
 	Country    // that a database says the client is in
 	ASN        // its network's autonomous system
+	Known      // a Fact, by its name
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 	tagOf   = 0xfd // begins what is hashed of a try's name and a source, and no key
@@ -55,15 +57,18 @@ const (
 func (k Kind) String() string {
 	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query",
 		Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor",
-		Country: "country", ASN: "asn"}[k]
+		Country: "country", ASN: "asn", Known: "fact"}[k]
 }
 
 // Forms are what a part of a key can be.
 const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM, country, asn or global"
 
-// Parse reads one of Forms.
-func Parse(text string) (Part, error) {
+// Parse reads one of Forms, or the name of one of the facts.
+func Parse(text string, facts ...*Fact) (Part, error) {
 	kind, name, named := strings.Cut(text, ":")
+	if i := slices.IndexFunc(facts, func(f *Fact) bool { return f.Name == text }); i >= 0 {
+		return Part{Kind: Known, Name: []byte(text), fact: facts[i]}, nil
+	}
 	switch {
 	case text == "source":
 		return Part{Kind: Source}, nil
@@ -91,13 +96,24 @@ func Parse(text string) (Part, error) {
 	case named && kind == "jwt" && isClaim(name):
 		return Part{Kind: Claim, Name: []byte(name)}, nil
 	}
-	return Part{}, fmt.Errorf("%q is not possible: want "+Forms, text)
+	return Part{}, fmt.Errorf("%q is not possible: want "+FormsWith(facts), text)
+}
+
+// FormsWith are Forms, and facts.
+func FormsWith(facts []*Fact) string {
+	forms := Forms
+	for _, f := range facts {
+		forms = f.Name + ", " + forms
+	}
+	return forms
 }
 
 // String is the part as Parse reads it, each in one form.
 func (p Part) String() string {
 	kind := p.Kind.String()
 	switch {
+	case p.Kind == Known:
+		return string(p.Name)
 	case p.Depth > 0:
 		return kind + ":" + strconv.Itoa(p.Depth)
 	case len(p.Name) > 0:
@@ -229,6 +245,9 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	case ASN:
 		n := v.ASN(&p.names.Geo)
 		return binary.LittleEndian.AppendUint32(buf, n), n != 0, true
+	case Known:
+		value := v.Fact(p.fact)
+		return appendFact(buf, p.fact, value), value != nil, true
 	}
 	for at := range message.Splits {
 		if at != message.Ampersands && (p.Kind != Query || !v.Differs(at)) {

@@ -75,6 +75,12 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 			return v, err
 		}
 		v.form = binary.LittleEndian.AppendUint32(nil, n)
+	case Known:
+		value, err := p.fact.read(text)
+		if err != nil {
+			return v, fmt.Errorf("the value of %s: %w", p, err)
+		}
+		v.form = appendFact(nil, p.fact, value)
 	case Claim:
 		if len(text) > maxClaim {
 			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by",

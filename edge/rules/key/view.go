@@ -45,6 +45,8 @@ type View struct {
 	parameters [message.Splits]values
 	cookies    values
 	buf        []byte // of forms
+	facts      []byte // values of those that are found
+	found      []found
 
 	country           address.Country
 	asn               uint32
@@ -81,6 +83,7 @@ const short = 64
 func (v *View) Reset() {
 	v.Request = nil
 	v.located, v.numbered = false, false
+	v.facts, v.found = v.facts[:0], v.found[:0]
 	if v.queried {
 		for at := range v.parameters {
 			v.parameters[at].reset()

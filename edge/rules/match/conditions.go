@@ -27,6 +27,8 @@ type Conditions struct {
 	lists, notLists     []*address.List
 	values              []condition
 	places              *places // nil: none
+	facts               []fact
+	unless              *key.Fact // that is not known of a request; nil: any may be
 }
 
 // A condition is about the value of a header, cookie or parameter of the query.
@@ -46,10 +48,10 @@ type want struct {
 }
 
 // NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
-// lists that there are.
-func NewConditions(m *Config, named map[string]*address.List,
-	geo *address.Geo) (*Conditions, error) {
-	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
+// lists that there are; of unless nothing may be known.
+func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo,
+	facts []*key.Fact, unless *key.Fact) (*Conditions, error) {
+	c := &Conditions{unless: unless, sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
 	c.lists, err = findLists(m.Lists, named, err)
 	if m.Not != nil {
@@ -60,7 +62,10 @@ func NewConditions(m *Config, named map[string]*address.List,
 	if err == nil {
 		c.places, err = newPlaces(m, geo)
 	}
-	if err != nil || len(c.values)+len(c.lists)+len(c.notLists) == 0 && c.sources == nil &&
+	if err == nil {
+		c.facts, err = newFacts(m, facts)
+	}
+	if err != nil || len(c.values)+len(c.lists)+len(c.notLists)+len(c.facts) == 0 && unless == nil && c.sources == nil &&
 		c.notSources == nil && c.places == nil {
 		return nil, err
 	}
@@ -238,6 +243,14 @@ func (c *Conditions) Hold(v *key.View, client netip.Addr,
 	}
 	if c.places != nil && !c.places.hold(v) {
 		return false, buf, nil
+	}
+	if c.unless != nil && v.Fact(c.unless) != nil {
+		return false, buf, nil
+	}
+	for i := range c.facts {
+		if !c.facts[i].holds(v) {
+			return false, buf, nil
+		}
 	}
 	for i := range c.values {
 		var ok bool

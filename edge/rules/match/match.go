@@ -4,6 +4,7 @@
 package match
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice/edge/message"
@@ -40,9 +42,28 @@ type Config struct {
 	regexps []*regexp.Regexp // of each of Paths; nil: it is none
 	Plans   []string         `json:"plans,omitempty"` // of clients
 
+	// Facts are values of key.Facts by the names of their fields: one of each
+	Facts map[string][]string `json:"-"`
+
 	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP;
 	// nil: it is about requests.
 	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
+}
+
+// Joined is an object in JSON with further fields, after its own and in the order of their names.
+func Joined[T any](object []byte, fields map[string]T) ([]byte, error) {
+	object = bytes.TrimSuffix(object, []byte("}"))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, err := json.Marshal(fields[name])
+		if err != nil {
+			return nil, err
+		}
+		if len(object) > len("{") {
+			object = append(object, ',')
+		}
+		object = append(append(strconv.AppendQuote(object, name), ':'), value...)
+	}
+	return append(object, '}'), nil
 }
 
 // SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
@@ -107,16 +128,21 @@ func (m *Config) isCompiled() bool {
 	return len(m.regexps) == len(m.Paths) && (m.regexp != nil || !strings.HasPrefix(m.Path, "~"))
 }
 
-// MarshalJSON shows Paths as a file has them: as a list under path.
-func (m Config) MarshalJSON() ([]byte, error) {
+// MarshalJSON shows Paths as a file has them, as a list under path, and facts as fields like others.
+func (m Config) MarshalJSON() (text []byte, err error) {
 	type plain Config
 	if len(m.Paths) == 0 {
-		return json.Marshal(plain(m))
+		text, err = json.Marshal(plain(m))
+	} else {
+		text, err = json.Marshal(struct {
+			Path []string `json:"path"`
+			plain
+		}{m.Paths, plain(m)})
 	}
-	return json.Marshal(struct {
-		Path []string `json:"path"`
-		plain
-	}{m.Paths, plain(m)})
+	if err != nil || len(m.Facts) == 0 {
+		return text, err
+	}
+	return Joined(text, m.Facts)
 }
 
 // IsSearched reports whether Path is a regular expression.
@@ -137,6 +163,12 @@ func (m Config) Plainly() Config {
 	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)),
 		slices.Sorted(slices.Values(m.ASNs))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
+	if m.Facts != nil {
+		m.Facts = maps.Clone(m.Facts)
+		for name, values := range m.Facts {
+			m.Facts[name] = slices.Sorted(slices.Values(values))
+		}
+	}
 	if m.Not != nil {
 		not := m.Not.Plainly()
 		m.Not = &not
@@ -210,7 +242,7 @@ func isPath(pattern string, re *regexp.Regexp, path []byte, long bool) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Config) Plain() bool {
-	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
+	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans)+len(m.Facts) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
 // Others describes what else than hosts, path and methods m is about.
@@ -235,6 +267,9 @@ func (m *Config) Others() (list []string) {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			list = append(list, of.kind+" "+name+"="+of.values[name].String())
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Facts)) {
+		list = append(list, name+" "+strings.Join(m.Facts[name], " or "))
 	}
 	if len(m.Plans) > 0 {
 		list = append(list, "on plan "+strings.Join(m.Plans, " or "))

@@ -266,7 +266,7 @@ func tags(c *rules.Config) { c.Action = rules.Tag }
 func Fields(of reflect.Type, under string) (all []string) {
 	for i := range of.NumField() {
 		switch f := of.Field(i); {
-		case !f.IsExported():
+		case !f.IsExported() || f.Name == "Own" || f.Name == "Facts": // they are of modules
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, Fields(f.Type, under+f.Name+".")...)
 		default:
@@ -280,7 +280,7 @@ func Fields(of reflect.Type, under string) (all []string) {
 func Parts(of reflect.Type, under string) (all []string) {
 	for i := range of.NumField() {
 		switch f := of.Field(i); {
-		case !f.IsExported():
+		case !f.IsExported() || f.Name == "Own" || f.Name == "Facts":
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, Parts(f.Type, under+f.Name+".")...)
 		case f.Type == reflect.TypeFor[map[string]match.Value](): // one value, in several ways

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/cmd/sluice/internal/settings"
 )
 
 // A time of --until is an instant, or the next time of day.
@@ -35,7 +37,7 @@ func TestDurationFlag(t *testing.T) {
 
 // A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
 func TestCommandLines(t *testing.T) {
-	commands := append(Operators(), Why())
+	commands := append(Operators(settings.Reader{}), Why())
 	for _, test := range []struct {
 		line, says string // a part of what it says
 		code       int
@@ -117,6 +119,6 @@ func TestCommandLines(t *testing.T) {
 		if code != test.code || !strings.Contains(says.String(), test.says) || silent.Len() > 0 {
 			t.Errorf("%s: exit %d, %q and %q; want exit %d, %q", test.line, code, out.String(), wrong.String(), test.code, test.says)
 		}
-		commands = append(Operators(), Why()) // flags keep what they were set to
+		commands = append(Operators(settings.Reader{}), Why()) // flags keep what they were set to
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"sluice/edge/control"
 )
 
-// Operators are those that ask a running edge, at its operators' listener.
-func Operators() []Command {
+// Operators are those that ask a running edge, at its operators' listener. Files are read by read.
+func Operators(read settings.Reader) []Command {
 	none := func(do func(*operator.Client) error) func(*operator.Client, []string) error {
 		return func(c *operator.Client, _ []string) error { return do(c) }
 	}
@@ -69,7 +69,7 @@ func Operators() []Command {
 		"under the rule `NAME` only; * is every rule")
 
 	return append([]Command{
-		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready",
+		operatorCommand(read, status, "", "how an edge and its PoP are; exit 1 if it is not ready",
 			func(c *operator.Client, _ []string) error {
 				if *wait > 0 {
 					if err := c.WaitReady(*wait); err != nil {
@@ -81,7 +81,7 @@ func Operators() []Command {
 				}
 				return c.Status()
 			}),
-		operatorCommand(top, "", "the heaviest sources, or keys", func(c *operator.Client,
+		operatorCommand(read, top, "", "the heaviest sources, or keys", func(c *operator.Client,
 			_ []string) error {
 			if !slices.Contains([]string{"requests", "refused", "shadow"}, *by) {
 				return usageError{fmt.Errorf("--by %q: want requests, refused or shadow", *by)}
@@ -103,7 +103,7 @@ func Operators() []Command {
 			}
 			return c.Top(*by, *count)
 		}),
-		operatorCommand(blocked, "", "who is blocked, by whom and until when",
+		operatorCommand(read, blocked, "", "who is blocked, by whom and until when",
 			func(c *operator.Client, _ []string) error {
 				switch {
 				case *manual && only.By != "" && only.By != "admin":
@@ -123,19 +123,19 @@ func Operators() []Command {
 				}
 				return c.Blocked(only)
 			}),
-		operatorCommand(NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
+		operatorCommand(read, NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
 			"the rules in force; or add [FILE], edit NAME [FILE], set NAME FIELD=VALUE…, remove NAME, history NAME, rollback NAME [VERSION]", ruleCommand),
-		operatorCommand(NewFlagSet("lists"), "",
+		operatorCommand(read, NewFlagSet("lists"), "",
 			"the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
-		operatorCommand(NewFlagSet("reload"), "",
+		operatorCommand(read, NewFlagSet("reload"), "",
 			"read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
-		operatorCommand(NewFlagSet("drain"), "",
+		operatorCommand(read, NewFlagSet("drain"), "",
 			"take the edge out of service: /readyz says 503, and it serves whoever comes, until undrain or a restart", none((*operator.Client).Drain)),
-		operatorCommand(NewFlagSet("undrain"), "", "take the edge back into service",
+		operatorCommand(read, NewFlagSet("undrain"), "", "take the edge back into service",
 			none((*operator.Client).Undrain)),
-		operatorCommand(NewFlagSet("config"), "",
+		operatorCommand(read, NewFlagSet("config"), "",
 			"the configuration in force, and where it is from", none((*operator.Client).Config)),
-		operatorCommand(block, "[SOURCE|CIDR]",
+		operatorCommand(read, block, "[SOURCE|CIDR]",
 			"block a source, or who is counted by a key, for a while, on every edge of the PoP",
 			func(c *operator.Client, args []string) error {
 				switch {
@@ -158,7 +158,7 @@ func Operators() []Command {
 				}
 				return c.Block(who.source, *blockRule, *length, *reason)
 			}),
-		operatorCommand(unblock, "[SOURCE|CIDR]",
+		operatorCommand(read, unblock, "[SOURCE|CIDR]",
 			"lift a source's blocks on every edge of the PoP, and forget its counts",
 			func(c *operator.Client, args []string) error {
 				who, err := target(&unblockKey, args, *unblockRule)
@@ -170,19 +170,19 @@ func Operators() []Command {
 				}
 				return c.Unblock(who.source, *unblockRule)
 			}),
-		listCommand(operator.Allow,
+		listCommand(read, operator.Allow,
 			"never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
-		listCommand(operator.Deny,
+		listCommand(read, operator.Deny,
 			"always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
-		operatorCommand(events, "", "what has happened lately, the latest last",
+		operatorCommand(read, events, "", "what has happened lately, the latest last",
 			func(c *operator.Client, _ []string) error {
 				if *eventsOfPoP {
 					return c.EventsOfPoP(*since)
 				}
 				return c.Events(*since)
 			}),
-		maintenanceCommand(),
-	}, append(planCommands(), tryCommand(), suggestCommand())...)
+		maintenanceCommand(read),
+	}, append(planCommands(read), tryCommand(read), suggestCommand(read))...)
 }
 
 // lasts is how long it is until a time, which --until names.
@@ -210,13 +210,13 @@ func lasts(until string, now time.Time) (time.Duration, error) {
 }
 
 // listCommand is the command of a list that operators keep.
-func listCommand(list operator.List, does string) Command {
+func listCommand(read settings.Reader, list operator.List, does string) Command {
 	set := NewFlagSet(string(list))
 	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
 		"for how long: a `TIME` such as 10m, 24h or 2d")
 	reason := set.String("reason", "", "why, for other operators: `TEXT`")
 	remove := set.Bool("remove", false, "take the source off the list")
-	return operatorCommand(set, "[SOURCE|CIDR]", does, func(c *operator.Client,
+	return operatorCommand(read, set, "[SOURCE|CIDR]", does, func(c *operator.Client,
 		args []string) error {
 		if len(args) == 0 {
 			for _, f := range []string{"for", "reason", "remove"} {
@@ -242,7 +242,7 @@ func listCommand(list operator.List, does string) Command {
 }
 
 // maintenanceCommand has the PoP answer 503.
-func maintenanceCommand() Command {
+func maintenanceCommand(read settings.Reader) Command {
 	set := NewFlagSet("maintenance")
 	length := durationFlag(set, new(time.Duration), "for", 0,
 		"end by itself after a `TIME` such as 2h; 0: when it is turned off")
@@ -250,7 +250,7 @@ func maintenanceCommand() Command {
 		"serve those of an address or a prefix all the same: `CIDR,…`")
 	message := set.String("message", "", "what clients are told: `TEXT`")
 	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
-	return operatorCommand(set, "[on|off|status]", does, func(c *operator.Client,
+	return operatorCommand(read, set, "[on|off|status]", does, func(c *operator.Client,
 		args []string) error {
 		what := "status"
 		if len(args) > 0 {
@@ -296,10 +296,10 @@ type usageError struct{ error }
 
 // operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args
 // names: [NAME] may be left out, and of one with … there may be several.
-func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client,
-	[]string) error) Command {
+func operatorCommand(read settings.Reader, set *pflag.FlagSet, args, does string,
+	do func(*operator.Client, []string) error) Command {
 	name := set.Name()
-	var edge listener
+	edge := listener{read: read}
 	edge.addFlags(set)
 	asJSON := set.Bool("json", false, "print the edge's answer as it is")
 
@@ -353,6 +353,7 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 
 // listener is the operators' listener of an edge, as a command line names it.
 type listener struct {
+	read                     settings.Reader
 	admin, config, tokenFile string
 	flags                    *pflag.FlagSet
 }
@@ -368,8 +369,8 @@ func (l *listener) addFlags(set *pflag.FlagSet) {
 
 // AddListener adds the flags of an operators' listener to a command that knows the edge's
 // configuration, and returns how to ask there.
-func AddListener(set *pflag.FlagSet) func(*config.Config) (*operator.Client, error) {
-	l := &listener{flags: set}
+func AddListener(read settings.Reader, set *pflag.FlagSet) func(*config.Config) (*operator.Client, error) {
+	l := &listener{read: read, flags: set}
 	set.StringVar(&l.admin, "admin", "",
 		"the edge's operators' listener, `ADDR`, in place of that of the file")
 	set.StringVar(&l.tokenFile, "token-file", "",
@@ -380,7 +381,7 @@ func AddListener(set *pflag.FlagSet) func(*config.Config) (*operator.Client, err
 // client finds out where to ask, and with which token.
 func (l *listener) client() (*operator.Client, error) {
 	if l.config != "" {
-		found, err := settings.ReadConfig(l.config)
+		found, err := l.read.Config(l.config)
 		var unread syscall.Errno
 		if errors.As(err, &unread) {
 			return nil, err
@@ -395,7 +396,7 @@ func (l *listener) client() (*operator.Client, error) {
 
 // of is client of an edge with a configuration; nil: it is not known.
 func (l *listener) of(found *config.Config) (*operator.Client, error) {
-	c := &operator.Client{Address: l.admin, Now: time.Now()}
+	c := &operator.Client{Address: l.admin, Now: time.Now(), Modules: l.read.Modules}
 	what, tokenFile := "--token-file", l.tokenFile
 	if found != nil && !l.flags.Changed("admin") {
 		c.Address = found.Admin

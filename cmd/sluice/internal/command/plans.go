@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/control"
 )
 
 // planCommands are those of clients' plans.
-func planCommands() []Command {
+func planCommands(read settings.Reader) []Command {
 	set, used := NewFlagSet("quota"), NewFlagSet("usage")
 	var q control.Quota
 	var usedKey keyFlags
@@ -36,7 +37,7 @@ func planCommands() []Command {
 	until := set.String("until", "",
 		"lent until this `TIME`; then what is in force now is so again")
 	return []Command{
-		operatorCommand(set, "list|set|get|history|delete [KEY]",
+		operatorCommand(read, set, "list|set|get|history|delete [KEY]",
 			"the plan and limits of a client, by the key that it sends; list has all clients with one, and what they use", func(c *operator.Client, args []string) error {
 				if does := args[0]; does == "list" {
 					return listQuotas(c, set, args, list, q.Plan)
@@ -90,7 +91,7 @@ func planCommands() []Command {
 				}
 				return c.DeleteQuotas(key, nil)
 			}),
-		operatorCommand(used, "[KEY]",
+		operatorCommand(read, used, "[KEY]",
 			"what a client has used of its limits, by the key that it sends",
 			func(c *operator.Client, args []string) error {
 				switch {

@@ -46,7 +46,7 @@ func ruleCommand(c *operator.Client, args []string) error {
 		if len(rest) > 1 {
 			return form
 		}
-		list, err := readRules(strings.Join(rest, ""))
+		list, err := readRules(c, strings.Join(rest, ""))
 		if err != nil {
 			return err
 		}
@@ -68,10 +68,10 @@ func ruleCommand(c *operator.Client, args []string) error {
 	case what == "edit" && len(rest) == 1:
 		return c.EditRule(name, func(string) (rules.Config,
 			error) {
-			return oneRule(readRules(rest[0]))
+			return oneRule(readRules(c, rest[0]))
 		})
 	case what == "edit" && len(rest) == 0:
-		if err := c.EditRule(name, inEditor); !errors.Is(err, errUnchanged) {
+		if err := c.EditRule(name, func(now string) (rules.Config, error) { return inEditor(c, now) }); !errors.Is(err, errUnchanged) {
 			return err
 		}
 		if c.JSON {
@@ -95,20 +95,20 @@ func ruleCommand(c *operator.Client, args []string) error {
 }
 
 // readRules reads rules of a file, or of standard input, which is - or no name.
-func readRules(file string) ([]rules.Config, error) {
+func readRules(c *operator.Client, file string) ([]rules.Config, error) {
 	if file != "" && file != "-" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("%w: give a file with rules in YAML, or - for standard input",
 				err)
 		}
-		return whole(settings.ParseRules(file, text))
+		return whole(settings.Reader{Modules: c.Modules}.Rules(file, text))
 	}
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	return whole(settings.ParseRules("stdin", text))
+	return whole(settings.Reader{Modules: c.Modules}.Rules("stdin", text))
 }
 
 func whole(list []rules.Config, err error) ([]rules.Config, error) {
@@ -139,7 +139,7 @@ var errUnchanged = errors.New("nothing was changed")
 
 // inEditor has the operator's editor change a rule. What is wrong stays in its file, so that
 // nothing written is lost.
-func inEditor(now string) (rule rules.Config, err error) {
+func inEditor(c *operator.Client, now string) (rule rules.Config, err error) {
 	f, err := os.CreateTemp("", "sluice-rule-*.yaml")
 	if err != nil {
 		return rule, err
@@ -165,7 +165,7 @@ func inEditor(now string) (rule rules.Config, err error) {
 		_ = os.Remove(file)
 		return rule, errUnchanged
 	}
-	if rule, err = oneRule(settings.ParseRules(file, text)); err != nil {
+	if rule, err = oneRule(settings.Reader{Modules: c.Modules}.Rules(file, text)); err != nil {
 		return rule,
 			wholeError{fmt.Errorf("%w\nnothing is changed, and what you wrote is in %s: mend it there, and give it as sluice rules edit NAME %[2]s", err, file)}
 	}

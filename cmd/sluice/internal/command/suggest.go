@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/peaks"
 )
 
 // suggestCommand is the command that suggests a limit.
-func suggestCommand() Command {
+func suggestCommand(read settings.Reader) Command {
 	set := NewFlagSet("suggest")
 	refuse := set.String("refuse", "1%",
 		"the `SHARE` of the sources that look honest that may be refused, 0.4% to 50%")
-	return operatorCommand(set, "RULE",
+	return operatorCommand(read, set, "RULE",
 		"suggest a limit for a rule, with its confidence, from what its sources have sent",
 		func(c *operator.Client, args []string) error {
 			share, err := percent(*refuse)

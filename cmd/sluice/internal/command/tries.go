@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/tryout"
 )
 
@@ -18,7 +19,7 @@ import (
 const maxRuleFile = 64 << 10
 
 // tryCommand is the command by which rules are tried.
-func tryCommand() Command {
+func tryCommand(read settings.Reader) Command {
 	set := NewFlagSet("try")
 	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
 		"for how long: a `TIME` such as 10m or 1d, 7 days at most")
@@ -27,7 +28,7 @@ func tryCommand() Command {
 		"the rule's fields from a `FILE` in YAML or JSON; - is standard input; fields given beside it win")
 	detach := set.Bool("detach", false, "only begin: sluice try show NAME tells how it goes")
 	const forms = "want try FIELD=VALUE…, try list, try show NAME, or try stop NAME"
-	return operatorCommand(set, "[FIELD=VALUE…|list|show|stop]",
+	return operatorCommand(read, set, "[FIELD=VALUE…|list|show|stop]",
 		"try a rule beside those in force: whom it would refuse, and how many of them look honest",
 		func(c *operator.Client, args []string) error {
 			var does string

@@ -92,7 +92,7 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 		delete(fields, "origin")
 		delete(fields, "version")
 		text, _ := json.Marshal(fields)
-		rule, err := config.ParseRule(r.Name, text)
+		rule, err := (&config.Config{Modules: c.Modules}).ParseRule(r.Name, text)
 		if err != nil {
 			return nil,
 				fmt.Errorf("rule %s of %s is not understood: %w; is the edge of another version?",

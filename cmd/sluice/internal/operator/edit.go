@@ -80,7 +80,7 @@ func (c *Client) EditRule(name string, write func(now string) (rules.Config, err
 	if err != nil {
 		return err
 	}
-	was, err := config.ParseRule(name, text)
+	was, err := (&config.Config{Modules: c.Modules}).ParseRule(name, text)
 	if err != nil {
 		return fmt.Errorf("rule %s is not understood, so it cannot be edited here: %w; is the edge of another version?", name, err)
 	}

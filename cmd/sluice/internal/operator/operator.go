@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sluice/edge/config"
 )
 
 // Client speaks to one edge. It is not safe for concurrent use.
@@ -31,6 +33,7 @@ type Client struct {
 	JSON    bool      // answers are printed as they are
 	Now     time.Time // what remains of a block is told by it
 	Out     io.Writer
+	Modules []config.Module // of which rules may have fields
 
 	http  *http.Client
 	tag   string // the ETag of the latest answer

@@ -20,14 +20,17 @@ import (
 	"sluice/pop/secret"
 )
 
-// ReadConfig reads a configuration. The error names the file, and every line that is wrong.
-func ReadConfig(file string) (*config.Config, error) {
-	c, _, err := ReadFiles(file)
+// A Reader reads configurations of edges with some modules.
+type Reader struct{ Modules []config.Module }
+
+// Config reads a configuration. The error names the file, and every line that is wrong.
+func (r Reader) Config(file string) (*config.Config, error) {
+	c, _, err := r.Files(file)
 	return c, err
 }
 
-// ReadFiles is ReadConfig, and what it has read, even where that is wrong.
-func ReadFiles(file string) (*config.Config, *compose.Files, error) {
+// Files is Config, and what it has read, even where that is wrong.
+func (r Reader) Files(file string) (*config.Config, *compose.Files, error) {
 	files := new(compose.Files)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,18 +42,20 @@ func ReadFiles(file string) (*config.Config, *compose.Files, error) {
 		return nil, files, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file",
 			file, err)
 	}
-	p := parser
+	p := r.parser()
 	p.Files = files
 	c, err := p.Parse(file, text)
 	return c, files, err
 }
 
-var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv,
-	Missing: missing}
+func (r Reader) parser() config.Parser {
+	return config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv,
+		Missing: missing, Modules: r.Modules}
+}
 
-// ParseRules reads rules alone, as config.Parser does.
-func ParseRules(file string, text []byte) ([]rules.Config, error) {
-	return parser.ParseRules(file, text)
+// Rules reads rules alone, as config.Parser does.
+func (r Reader) Rules(file string, text []byte) ([]rules.Config, error) {
+	return r.parser().ParseRules(file, text)
 }
 
 // CheckNodes reports what is wrong with a list of memcached nodes.

@@ -1,0 +1,153 @@
+package edge_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/edgetest"
+	"sluice/edge/rules"
+	"sluice/edge/rules/key"
+)
+
+// A tea is the settings of a module for tests: of the section, and of the field of a rule.
+type tea struct {
+	Pot   string         `json:"pot" want:"file"`
+	Steep rules.Duration `json:"steep" want:"1s to 5m"`
+}
+
+// teaModule has all points. Its fact is what a ticket says, its action offers tea instead of a
+// refusal to who has none, and its handshake is the name that the client asks for.
+func teaModule() edge.Module {
+	ticket := &key.Fact{Name: "ticket", Match: "tickets",
+		Find: func(buf []byte, v *key.View) []byte {
+			return append(buf, v.Request.Head.First("x-ticket")...)
+		}}
+	name := &key.Fact{Name: "server_name", Find: func(buf []byte, v *key.View) []byte {
+		for _, h := range v.Request.Hello {
+			if name, is := h.(string); is {
+				return append(buf, name...)
+			}
+		}
+		return buf
+	}}
+	return edge.Module{Name: "tea",
+		Config: config.Module{Settings: func() any { return &tea{Steep: rules.Duration(time.Minute)} },
+			Rule:    func() any { return new(tea) },
+			Actions: []rules.OwnAction{{Name: "offer", Unless: "ticket"}},
+			Facts:   []*key.Fact{ticket, name}},
+		Prepare: func(s *edge.Setup) (edge.Points, error) {
+			settings, _ := s.Config.Settings["tea"].(*tea)
+			if settings != nil && settings.Pot == "/broken" {
+				return edge.Points{}, errors.New("the pot is broken")
+			}
+			return edge.Points{Facts: []*key.Fact{ticket, name},
+				Hello: func(h *tls.ClientHelloInfo) any { return h.ServerName },
+				Actions: map[rules.Action]func(*edge.Exchange, *rules.Rule) bool{
+					"offer": func(x *edge.Exchange, r *rules.Rule) bool {
+						own, _ := r.Config.Own["tea"].(*tea)
+						if own == nil {
+							return false
+						}
+						room := x.Room()
+						*room = append(append(*room, "tea in "...), own.Steep.String()...)
+						x.Begin(http.StatusTeapot, "text/plain", *room)
+						return true
+					}}}, nil
+		}}
+}
+
+func withTea(t *testing.T, yaml string) *edgetest.Edge {
+	t.Helper()
+	use := edge.Modules{teaModule()}
+	c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte(yaml))
+	edgetest.Must(t, err)
+	c.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
+	return edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(use...)))
+}
+
+// A rule with an action of a module is about requests without the fact; who is over it gets what
+// the action answers, and those with the fact are counted by it, each apart.
+func TestActionAndKeyOfModule(t *testing.T) {
+	e := withTea(t, `
+rules:
+- {name: all, key: host, limit: 1, window: 1h, action: offer, tea: {steep: 2m}}
+- {name: each, key: ticket, limit: 2, window: 1h, match: {not: {tickets: [gold]}}}
+`)
+	for i, test := range []struct {
+		ticket string
+		want   int
+		body   string
+	}{{"", 200, "hello"}, {"", 418, "tea in 2m"}, {"a", 200, "hello"}, {"a", 200, "hello"},
+		{"a", 429, `"rule":"each"`}, {"b", 200, "hello"}, {"gold", 200, "hello"},
+		{"gold", 200, "hello"}, {"gold", 200, "hello"}, {"", 418, "tea"}} {
+		header := []string{"X-Other: x"}
+		if test.ticket != "" {
+			header = []string{"X-Ticket: " + test.ticket}
+		}
+		resp, body := e.Get("/", header...)
+		if resp.StatusCode != test.want || !strings.Contains(body, test.body) {
+			t.Errorf("%d, ticket %q: %d %s, want %d", i, test.ticket, resp.StatusCode, body, test.want)
+		}
+		if test.want == 418 && (resp.Header.Get("RateLimit") == "" ||
+			resp.Header.Get("Retry-After") == "" ||
+			resp.Header.Get("Cache-Control") != "no-store") {
+			t.Errorf("%d: %v", i, resp.Header)
+		}
+	}
+}
+
+// What a module finds out of a ClientHello is known of each request of the connection, in both
+// protocols.
+func TestHelloOfModule(t *testing.T) {
+	e := withTea(t, "rules: [{name: r, key: server_name, limit: 1, window: 1h}]")
+	folder := t.TempDir()
+	edgetest.WriteCertificate(t, filepath.Join(folder, "a"), "a.example")
+	at := e.OverTLS(edgetest.CertificatesIn(t, folder))
+	for _, by2 := range []bool{false, true} {
+		for _, name := range []string{"a.example", "b.example"} {
+			tr := &http.Transport{ForceAttemptHTTP2: by2, TLSClientConfig: &tls.Config{
+				InsecureSkipVerify: true, ServerName: name + map[bool]string{true: ".2"}[by2]}}
+			defer tr.CloseIdleConnections()
+			for _, want := range []int{200, 429} {
+				resp, err := (&http.Client{Transport: tr}).Get("https://" + at + "/")
+				edgetest.Must(t, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != want || (resp.ProtoMajor == 2) != by2 {
+					t.Errorf("%s, %s: %d, want %d", name, resp.Proto, resp.StatusCode, want)
+				}
+			}
+		}
+	}
+}
+
+// A configuration that a module cannot prepare changes nothing.
+func TestModuleKeepsConfiguration(t *testing.T) {
+	e := withTea(t, "tea: {pot: /good}\nrules: [{name: r, limit: 1, window: 1h}]")
+	parse := func(yaml string) error {
+		c, err := (config.Parser{Modules: edge.Modules{teaModule()}.Config()}).Parse("f", []byte(yaml))
+		edgetest.Must(t, err)
+		c.Origins = e.Config().Origins
+		return e.Apply(c)
+	}
+	const want = "tea: the pot is broken"
+	if err := parse("tea: {pot: /broken}\nrules: [{name: other, limit: 1}]"); err == nil ||
+		err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if pot := e.Config().Settings["tea"].(*tea).Pot; pot != "/good" || e.Rules()[0].Name != "r" {
+		t.Errorf("%s and %s are in force", pot, e.Rules()[0].Name)
+	}
+	edgetest.Must(t, parse("tea: {pot: /new}\nrules: [{name: other, limit: 1}]"))
+	if pot := e.Config().Settings["tea"].(*tea).Pot; pot != "/new" || e.Rules()[0].Name != "other" {
+		t.Errorf("%s and %s are in force", pot, e.Rules()[0].Name)
+	}
+}

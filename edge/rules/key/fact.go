@@ -1,0 +1,74 @@
+package key
+
+// A Fact is something known of a request or its client that a module finds out, at most once a
+// request: whoever asks gets it, be it a rule's key, a condition under match, or a log.
+type Fact struct {
+	Name  string // as a rule's key has it, and a line of the log
+	Match string // the field under match that has its values; "": rules cannot ask for it
+	// Parse reads a value as operators write it; nil: it is any text.
+	Parse func(text string) (string, error)
+	// Find appends the value; nothing: it is not known. It must not keep v. nil: no configuration
+	// is in force in which it could be found.
+	Find func(buf []byte, v *View) []byte
+}
+
+// read reads a value as operators write it.
+func (f *Fact) read(text string) (string, error) {
+	if f.Parse == nil {
+		return text, nil
+	}
+	return f.Parse(text)
+}
+
+// Values reads values as operators write them.
+func (f *Fact) Values(texts []string) (list []string, err error) {
+	for _, text := range texts {
+		value, err := f.read(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, value)
+	}
+	return list, nil
+}
+
+// A found fact is what a View knows of one.
+type found struct {
+	fact     *Fact
+	from, to int // in View.facts
+}
+
+// Fact is a fact's value of the request; nil: it is not known. It is valid until Reset.
+func (v *View) Fact(f *Fact) []byte {
+	for i := range v.found {
+		if k := &v.found[i]; k.fact == f {
+			return v.value(k)
+		}
+	}
+	from := len(v.facts)
+	v.facts = f.Find(v.facts, v)
+	v.found = append(v.found, found{f, from, len(v.facts)})
+	return v.value(&v.found[len(v.found)-1])
+}
+
+func (v *View) value(k *found) []byte {
+	if k.from == k.to {
+		return nil
+	}
+	return v.facts[k.from:k.to:k.to]
+}
+
+// Found are the facts that have been asked for and are known, by the names of their lines in a log.
+func (v *View) Found(yield func(name string, value []byte) bool) {
+	for i := range v.found {
+		if k := &v.found[i]; k.from < k.to && !yield(k.fact.Name, v.value(k)) {
+			return
+		}
+	}
+}
+
+// appendFact appends what a key hashes of a fact: its name, so that no two facts have one digest,
+// and its value.
+func appendFact[T []byte | string](buf []byte, f *Fact, value T) []byte {
+	return append(append(append(buf, f.Name...), 0), value...)
+}
