@@ -11,11 +11,12 @@ SEED ?= 1
 SPELLINGS ?= 8000
 D ?= 1h
 EVERY ?= 1m
+REV ?= $(or $(shell git describe --tags --abbrev=0 2>/dev/null),HEAD~20)
 
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build lab demo test test-system nightly properties traps needs spellings race fuzz bench lint accuracy accuracy-short breaks bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
+.PHONY: build lab demo test test-system beside nightly properties traps needs spellings race fuzz bench lint accuracy accuracy-short breaks bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -41,6 +42,12 @@ test: # the tests that need Go alone: they start no other program, and wait for 
 test-system: needs # those that start processes and other programs (files with the tag "system"), and the chart's; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -tags system -vet=off -shuffle=on -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build system' cmd/sluice* edge pop | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)
 	cd deploy/helm && $(GO) test -vet=off -shuffle=on ./...
+
+beside: needs # runs the edge of another release, REV (a tag; the newest, and while there is none twenty commits ago), beside this one in a PoP
+	rm -rf bin/beside && mkdir -p bin/beside && git archive $(REV) | tar -x -C bin/beside
+	cd bin/beside && $(GO) build -buildvcs=false -o ../sluice-beside ./cmd/sluice
+	$(GO) test -tags system -vet=off -count=1 -timeout 10m -v ./cmd/sluice -run '^TestBesideAnotherRelease$$' -beside $(CURDIR)/bin/sluice-beside
+	rm -rf bin/beside
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
 	$(GO) test -run '^TestTrap' ./edge/front -traps

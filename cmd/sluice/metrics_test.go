@@ -64,11 +64,11 @@ What ` + "`GET /metrics`" + ` shows of an edge that shares a tier. ` + "`sluice_
 	{"edge", `# Metrics of an edge
 
 What ` + "`GET /metrics`" + ` of each edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program.
-` + "`sluice_certificate_*`" + ` are there with a listener for TLS, ` + "`sluice_plans_*`" + ` with a store of plans,
-` + "`sluice_trace_*`" + ` with ` + "`tracing`" + `, ` + "`sluice_acme_*`" + ` with ` + "`acme`" + `,
-` + "`sluice_list_*`" + ` with ` + "`lists`" + `, ` + "`sluice_geo_*`" + ` with ` + "`geo`" + `,
-` + "`sluice_limit_connections*`" + ` with ` + "`limit_api`" + `,
-` + "`sluice_rate_limit_connections*`" + ` with ` + "`rate_limit_service`" + `.
+Some metrics are there only with what they are about: ` + "`sluice_certificate_*`" + ` with a listener
+for TLS, ` + "`sluice_plans_*`" + ` with a store of plans, ` + "`sluice_acme_*`" + ` with ` + "`acme`" + `.
+The same holds for ` + "`sluice_trace_*`" + ` (` + "`tracing`" + `), ` + "`sluice_list_*`" + ` (` + "`lists`" + `),
+` + "`sluice_geo_*`" + ` (` + "`geo`" + `), ` + "`sluice_limit_connections*`" + ` (` + "`limit_api`" + `) and
+` + "`sluice_rate_limit_connections*`" + ` (` + "`rate_limit_service`" + `).
 [README.md](README.md) says which to watch.
 `, regexp.MustCompile(`^sluice_`)},
 }

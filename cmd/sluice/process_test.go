@@ -29,12 +29,18 @@ type process struct {
 // start runs sluice before an origin, on ports of its own, and returns once it is ready.
 func start(t *testing.T, origin string, args ...string) *process {
 	t.Helper()
+	return launch(t, os.Args[0], origin, args...)
+}
+
+// launch runs a program that is sluice, this one or another release of it.
+func launch(t *testing.T, program, origin string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(labtest.Buffer)}
 	if origin != "" { // else the configuration has one
 		args = append([]string{"--origin", origin}, args...)
 	}
 	args = append([]string{"--listen", p.front, "--admin", p.back, "--grace", "5s"}, args...)
-	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd = exec.Command(program, args...)
 	p.cmd.Stderr = p.log
 	p.run()
 	return p
