@@ -240,7 +240,7 @@ const busy = 4
 //	announced      a stage (algorithm.Stage) was announced, or     the estimate is half of that      announce once
 //	               learned of                                      stage, or a window of silence
 //	over           it is surely over its limit (noteOver), or      groups begin, as many as a window go by the estimate (firm)
-//	               blocked; a number of groups, in three bits      touches
+//	               blocked; a number of groups, in three bits      touches, and those of a block
 //	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	active         a seventh of the limit is used                  less is                           who leaves a full table
 //	urgent         hits may not wait, or have waited for long      they are taken                    report now
@@ -401,8 +401,11 @@ const (
 
 func instant(now int64) uint16 { return max(uint16(now/int64(recency))&instants, 1) }
 
-// setOver notes that a counter was over its limit, as far as so many groups to come, seven at most,
-// go by that.
+// mostOver is the most groups that a head has room for.
+const mostOver = 1<<3 - 1
+
+// setOver notes that a counter was over its limit, as far as so many groups to come, mostOver at
+// most, go by that.
 func (h *head) setOver(groups int) {
 	h.state, h.lastReply = h.state&^overHigh|uint8(groups>>2)<<7,
 		h.lastReply&^overLow|uint16(groups)<<14

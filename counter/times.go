@@ -144,8 +144,10 @@ func (t *core) Blocked(c Counter, start, end, now time.Time) {
 		at := s.advance(st, i, c.Rule, t.ns(now))
 		began := s.position(c.Rule, t.ns(start), st.head(i).phase)
 		n := c.Rule.Number(began)
-		if ago := int(int32(at.Group - began.Group)); ago >= 0 && ago < c.Rule.Groups() {
-			st.head(i).setOver(max(c.Rule.Groups()-ago, st.head(i).over()))
+		// Until a window after its end
+		over := min(c.Rule.Groups()+int(end.Sub(start)/c.Rule.Group()), mostOver)
+		if ago := int(int32(at.Group - began.Group)); ago >= 0 && ago < over {
+			st.head(i).setOver(max(over-ago, st.head(i).over()))
 		}
 		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || end.Sub(start) < c.Rule.SubWindow() {
 			return

@@ -130,6 +130,30 @@ func TestTimesAreNotMixed(t *testing.T) {
 	}
 }
 
+// TestOverAfterABlock: a source that was blocked passes for one that was over its limit until a window after the block's end, as far as a
+// counter has room for that.
+func TestOverAfterABlock(t *testing.T) {
+	begin := time.Unix(1_700_000_000/60*60, 0)
+	r := rule(t, 20, time.Minute, 12, algorithm.Nearest)
+	for lasts, until := range map[time.Duration]time.Duration{ // to the group of 20 s that begins then
+		5 * time.Second: 80 * time.Second, 20 * time.Second: 100 * time.Second, time.Minute: 140 * time.Second, time.Hour: 140 * time.Second,
+	} {
+		e := newReporter(t, r, map[uint32]uint64{})
+		e.hit(begin)
+		e.table.Blocked(e.c, begin, begin.Add(lasts), begin)
+		for at := time.Duration(0); at < 3*time.Minute; at += 10 * time.Second {
+			now, over := begin.Add(at), false
+			e.table.at(e.c, func(s *shard, st *store, i int) {
+				s.advance(st, i, r, e.table.ns(now))
+				over = st.head(i).over() > 0
+			})
+			if over != (at < until) {
+				t.Errorf("a block of %v: after %v it passes for one that was over: %t", lasts, at, over)
+			}
+		}
+	}
+}
+
 // TestBlockedTakesNoMoreHits: of a sub-window in which a source was blocked, to its end at least, others' hits came before the block.
 func TestBlockedTakesNoMoreHits(t *testing.T) {
 	begin := time.Unix(1_700_000_000/60*60, 0)

@@ -74,6 +74,7 @@ type Options struct {
 	Duration time.Duration // five windows, or a minute if that is longer
 	Rate     float64       // requests per second in all; what suits the workload
 	Edges    int           // how many edges it may meet; 8
+	Apart    time.Duration // by how much the clocks of those differ, of innocents
 }
 
 // requestsMax is how many requests a workload may have: a trace is held in memory.
@@ -235,7 +236,8 @@ func (g *generator) between(low, high float64) float64 { return low + g.rng.Floa
 
 // innocents are programs that keep just below the limit: three of four with an even pace, at 97 %,
 // 98.5 % and 99.2 % of it, and one that varies each gap by a fifth, at 95 %, or at 80 % of a limit
-// up to 10. That one waits where another request would be over the limit.
+// up to 10. That one waits where another request would be over the limit, or might be by the clocks
+// of the edges.
 func (g *generator) innocents() {
 	limit, window := int(g.o.Limit), g.o.Window.Seconds()
 	sources := max(24, 240/limit)
@@ -253,7 +255,7 @@ func (g *generator) innocents() {
 			}
 			sent = append(sent, t)
 			if t += gap; len(sent) >= limit {
-				t = max(t, sent[len(sent)-limit]+window+1e-6)
+				t = max(t, sent[len(sent)-limit]+window+g.o.Apart.Seconds()+1e-6)
 			}
 		}
 	}

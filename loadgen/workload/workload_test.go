@@ -76,6 +76,35 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// TestInnocentsByClocksApart: where clocks are apart an innocent is within its limit in a window and that much more, so that no log by
+// those clocks has it over the limit. Without, one of these seeds has a source that is at its limit to the microsecond.
+func TestInnocentsByClocksApart(t *testing.T) {
+	const limit, apart = 60, 100 * time.Millisecond
+	closest := func(apart time.Duration) time.Duration {
+		least := time.Hour
+		for seed := range uint64(4) {
+			traffic, err := Generate("innocents", Options{Seed: seed + 1, Limit: limit, Window: time.Minute, Duration: 11 * time.Minute, Apart: apart})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := make([][]time.Duration, len(traffic.Sources))
+			for _, r := range traffic.Requests {
+				at := append(sent[r.Source], r.At)
+				if sent[r.Source] = at; len(at) > limit {
+					least = min(least, r.At-at[len(at)-1-limit]-time.Minute)
+				}
+			}
+		}
+		return least
+	}
+	if got := closest(0); got < 0 || got > time.Millisecond {
+		t.Errorf("the last request but %d left the window %v before", limit, got)
+	}
+	if got := closest(apart); got < apart {
+		t.Errorf("clocks %v apart: the last request but %d left the window %v before", apart, limit, got)
+	}
+}
+
 func TestWorkloadSeeds(t *testing.T) {
 	o := Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second}
 	make := func(o Options) *trace.Trace {

@@ -18,7 +18,8 @@ import (
 	"sluice/loadgen/workload"
 )
 
-// An innocent keeps within its limit. cell is where some are judged: under a rule as it is by
+// An innocent keeps within its limit, in a window and what clocks are apart: an exact log by the
+// edges' clocks would refuse it else. cell is where some are judged: under a rule as it is by
 // default, over so many edges.
 type cell struct {
 	limit         uint
@@ -58,7 +59,7 @@ func judgeInnocents(ctx context.Context, c cell, estimate string, windows int,
 	seed uint64) (judge.Figures, error) {
 	const window = time.Minute
 	t, err := workload.Generate("innocents", workload.Options{Seed: seed, Limit: uint32(c.limit),
-		Window: window, Duration: time.Duration(windows) * window})
+		Window: window, Duration: time.Duration(windows) * window, Apart: c.skew})
 	if err != nil {
 		return judge.Figures{}, err
 	}

@@ -27,7 +27,7 @@ func TestInnocents(t *testing.T) {
 	} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			f, err := judgeInnocents(t.Context(), c, "nearest", 5, 1)
+			f, err := judgeInnocents(t.Context(), c, "nearest", 7, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
