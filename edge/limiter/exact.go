@@ -127,7 +127,6 @@ func (l *Limiter) reportKept(d *Decision, now time.Time) {
 	}
 }
 
-
 // Arrived notes that an admitted request has reached its origin, or never will. It may be called
 // more than once.
 func (l *Limiter) Arrived(d *Decision) {
