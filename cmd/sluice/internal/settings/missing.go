@@ -6,6 +6,7 @@ package settings
 var missing = map[string]string{
 	"acme.hosts":                "ACME",
 	"etcd.endpoints":            "etcd",
+	"listen.redirect":           "redirects to https",
 	"plans.store":               "drivers of databases",
 	"rate_limit_service.listen": "Envoy's rate limit service",
 	"tracing.endpoint":          "OpenTelemetry",
