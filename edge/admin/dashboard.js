@@ -484,8 +484,8 @@ function inWords() {
     refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join(", ");
   const text = [wrong.join(", "), does || !wrong.length && "quiet: nobody is blocked, nothing is refused"].filter(x => x).join("; ");
   const last = events.find(e => e.kind === "operator" || e.kind === "reload");
-  const change = last ? ` Last change ${span((Date.now() - new Date(last.time)) / 1000)} ago: ${[last.text, last.rule && "under " + ruleName(last.rule), last.source, last.who && "by " + last.who].filter(x => x).join(" ")}.` : "";
-  return {text: text[0].toUpperCase() + text.slice(1) + "." + change, kind: wrong.length ? "bad" : does ? "busy" : ""};
+  const change = last ? `Last change ${span((Date.now() - new Date(last.time)) / 1000)} ago: ${[last.source, last.rule && "under " + ruleName(last.rule), last.text, last.who && "by " + last.who].filter(x => x).join(" ")}.` : "";
+  return {text: text[0].toUpperCase() + text.slice(1) + ".", change, kind: wrong.length ? "bad" : does ? "busy" : ""};
 }
 
 function show() {
@@ -510,7 +510,8 @@ function show() {
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...warnings].filter(x => x);
   const words = inWords();
   put($("says"), words.text);
-  $("says").className = "wide " + words.kind;
+  put($("changed"), words.change);
+  $("says").className = words.kind;
   $("maintenance").hidden = !now.maintenance;
   put($("maintenance"), now.maintenance ? maintained(now.maintenance) : "");
   $("warning").hidden = !wrong.length;
@@ -597,7 +598,7 @@ function state(text, bad) {
   put($("state"), text);
   if (bad) {
     put($("says"), text[0].toUpperCase() + text.slice(1) + ": what is below is old.");
-    $("says").className = "wide bad";
+    $("says").className = "bad";
   }
   $("state").className = bad ? "bad" : "good";
 }
