@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"sluice/counter/algorithm"
+	"sluice/counter/internal/elsewhere"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
@@ -123,7 +124,7 @@ type guarded struct {
 	histograms   histogram.Set  // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
-	otherPoPs    otherPoPs
+	otherPoPs    elsewhere.Set[Key]
 }
 
 // Stats is what a Table has done and holds.
@@ -393,7 +394,7 @@ func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 			}
 		}
 		s.offset += int64(step)
-		s.otherPoPs = nil
+		s.otherPoPs.Clear()
 		s.mu.Unlock()
 	}
 }
@@ -521,7 +522,7 @@ func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorith
 
 // estimate is a counter's estimate at a position.
 func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
-	if len(s.otherPoPs) > 0 {
+	if s.otherPoPs.Any() {
 		return s.estimateOf(r, st, i, st.groups(i), at)
 	}
 	return r.Read(st.groups(i), s.own(st, i), at)
@@ -680,7 +681,7 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 	})
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
-	delete(s.otherPoPs, Key{source, r.ID})
+	s.otherPoPs.Forget(Key{source, r.ID})
 	s.mu.Unlock()
 }
 

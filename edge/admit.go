@@ -187,6 +187,9 @@ func (x *Exchange) match() {
 		x.covering, x.now) {
 		return
 	}
+	if x.spared != "" {
+		defer d.OnlyNaming(x.spared)
+	}
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
 		if g := x.snap.origins.Of(nil); g != nil {

@@ -41,5 +41,11 @@ func (x *Exchange) Room() *[]byte {
 	return &x.buf
 }
 
+// Status is that of the answer so far.
+func (x *Exchange) Status() int { return x.reply.Status }
+
+// Spare has rules not count the request, but for those that name its method. It is for gates.
+func (x *Exchange) Spare(method string) { x.spared = method }
+
 // Verdict says how the request was decided, in the log and in traces, where no rule has.
 func (x *Exchange) Verdict(name string) { x.verdict = name }

@@ -55,6 +55,8 @@ type Points struct {
 	// Hello is called with each ClientHello, and returns what requests of the connection have in
 	// Request.Hello; nil: nothing.
 	Hello func(*tls.ClientHelloInfo) any
+	// Answers are called before an answer of the edge's own goes out.
+	Answers []func(*Exchange)
 	// InForce is called as the configuration comes into force, before the first request under it;
 	// nil: the module need not know.
 	InForce func()
@@ -113,6 +115,7 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		if p.Hello != nil {
 			to.hellos = append(to.hellos, p.Hello)
 		}
+		to.answers = append(to.answers, p.Answers...)
 		if p.InForce != nil {
 			to.inForce = append(to.inForce, p.InForce)
 		}

@@ -207,9 +207,11 @@ func (x *Exchange) limited() {
 	x.verdictHeader()
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
-	x.reply.add("Retry-After", x.values[n:])
+	retry := x.values[n:]
+	x.reply.add("Retry-After", retry)
+	x.ruleHeaders(r.Headers, retry)
 	if words && x.snap.pages != nil {
-		x.page(x.values[n:])
+		x.page(retry)
 	} else if len(own.Bodies) > 0 {
 		x.reply.add("Vary", accept)
 	}
@@ -230,6 +232,35 @@ func (x *Exchange) acts(r *limiter.RuleResult) bool {
 	}
 	_, ordered := x.server.limiter.Ordered(r, x.covering, x.now)
 	return !ordered && answer(x, rule)
+}
+
+// ruleHeaders adds what a rule has its refusals say.
+func (x *Exchange) ruleHeaders(list []rules.Header, retry []byte) {
+	if x.front == nil { // a call of another proxy
+		return
+	}
+next:
+	for i := range list {
+		n, b := len(x.values), x.values
+		for _, part := range list[i].Parts {
+			switch part.Of {
+			case rules.OriginValue:
+				from := x.Head.First("origin")
+				if len(from) == 0 || len(from) > 1024 {
+					continue next
+				}
+				b = append(b, from...)
+			case rules.RequestIDValue:
+				b = append(b, x.requestID()...)
+			case rules.RetryAfterValue:
+				b = append(b, retry...)
+			default:
+				b = append(b, part.Text...)
+			}
+		}
+		x.values = b
+		x.reply.add(list[i].Name, b[n:])
+	}
 }
 
 // choose finds, of what a refusal may say, what the client would rather have: the first of those

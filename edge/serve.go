@@ -60,6 +60,7 @@ type sender struct {
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
 	barred  bool           // the client is always refused
+	spared  string         // a method: rules that do not name it do not count; "": all may
 	verdict string         // of a gate; "": none has given one
 	checks  bool           // it has another request checked, and nothing is passed on (check_path)
 
@@ -238,6 +239,11 @@ func (x *Exchange) finish() (hijacked bool) {
 	}
 	if s.draining.Load() || x.front.Going() {
 		x.front.Last()
+	}
+	if r.from != fromOrigin {
+		for _, answer := range x.snap.answers {
+			answer(x)
+		}
 	}
 	r.add("X-Request-ID", x.requestID())
 	if len(x.tried) > 0 && r.from == fromOrigin {

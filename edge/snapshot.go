@@ -47,6 +47,7 @@ type snapshot struct {
 	// when the snapshot comes into force
 	proofs, gates []func(*Exchange) bool
 	mayWait       []func(*Exchange) bool
+	answers       []func(*Exchange) // of the edge's own
 	inForce       []func()
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool

@@ -35,6 +35,7 @@ type Config struct {
 	ListenSockets  int        // at each of them; 0: as many as the process may use processors
 	TLS            listen.TLSConfig
 	HSTS           HSTS
+	CORS           CORS
 	ACME           ACME
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
@@ -164,6 +165,7 @@ func Default() *Config {
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
+		CORS:     CORS{Expose: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		Counters: 1_000_000, Shed: Answer,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1, Succeeded: 1},

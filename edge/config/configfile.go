@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +68,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"tls":            func(n ast.Node) { r.certificates(n, "tls", &c.TLS) },
 		"acme":           func(n ast.Node) { r.acme(n, &c.ACME) },
 		"hsts":           func(n ast.Node) { r.hsts(n, &c.HSTS) },
+		"cors":           func(n ast.Node) { r.cors(n, &c.CORS) },
 		"admin_hosts": r.texts("admin_hosts",
 			func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
@@ -174,8 +174,6 @@ func (c *Config) optional() []option {
 		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
 		{"geo.country", c.Geo.Country != ""},
 		{"geo.asn", c.Geo.ASN != ""},
-		{"listen.redirect", slices.ContainsFunc(c.Listen,
-			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},
 		{"rate_limit_service.listen", c.RateLimitService.Listen != ""},
 		{"tracing.endpoint", c.Tracing.Endpoint != ""},

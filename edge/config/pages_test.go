@@ -119,7 +119,7 @@ func nest(path string, value any) string {
 
 // says is what a configuration with that value of the field is refused with; "" if it is taken.
 func says(path string, value any) string {
-	_, err := reading.Parse("f", []byte(nest(path, value)))
+	_, err := Parse("f", []byte(nest(path, value)))
 	if err == nil {
 		return ""
 	}
@@ -210,7 +210,7 @@ var pagesOf = []struct {
 		[]string{"rules"}},
 	{"clients", "Clients: plans and tokens", "What a client may do, by the key or the token that it sends. See [plans](../rules/plans.md) and [keys](../rules/keys.md).",
 		"plans: {key: \"header:X-API-Key\", store: \"sqlite:/var/lib/sluice/plans.db\"}\njwt: {keys_file: /etc/sluice/jwks.json, issuer: \"https://login.example\"}\nrules:\n  - {name: api, key: \"header:X-API-Key\", limit: 60, plans: {pro: 600}}\n  - {name: user, key: \"jwt:sub\", limit: 100}\n",
-		[]string{"plans", "jwt"}},
+		[]string{"plans", "jwt", "cors"}},
 	{"proxies", "Verdicts for other proxies", "How nginx, Caddy, Traefik, Envoy and programs ask an edge. See [checks](../rules/checks.md), [rate limit service](../rules/rate-limit-service.md) and [limit API](../rules/limit-api.md).",
 		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrate_limit_service: {listen: \"127.0.0.1:8082\"}\nlimit_api: {listen: \"127.0.0.1:8083\"}\n",
 		[]string{"check_path", "rate_limit_service", "limit_api"}},

@@ -45,6 +45,22 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 				p.Bodies = append(p.Bodies, b)
 			})
 		},
+		"headers": r.pairs("response.headers", func(at, n ast.Node, text string) {
+			name := scalar(at)
+			if err := rules.CheckHeader(name, text); err != nil {
+				r.fail(n, "response.headers: %v", err)
+				return
+			}
+			if p.Headers == nil {
+				p.Headers = make(map[string]string)
+			}
+			for other := range p.Headers {
+				if strings.EqualFold(other, name) {
+					r.fail(at, "response.headers: %s is there twice: remove one", name)
+				}
+			}
+			p.Headers[name] = text
+		}),
 		"jitter": r.text("response.jitter", func(n ast.Node, text string) {
 			number, ok := strings.CutSuffix(text, "%")
 			v, err := strconv.ParseUint(number, 10, 8)

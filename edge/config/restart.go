@@ -42,7 +42,7 @@ func Reloads(field string) bool {
 		return true
 	}
 	top, _, _ := strings.Cut(field, ".")
-	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
+	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" || top == "cors" ||
 		top == "pages" || top == "lists" || top == "geo"
 }
 

@@ -58,6 +58,7 @@ func Shown(c *Config) map[string]any {
 			"challenges": list(c.ACME.Challenges)},
 		"hsts": map[string]any{"max_age": c.HSTS.shownAge(),
 			"include_subdomains": c.HSTS.Subdomains, "preload": c.HSTS.Preload},
+		"cors": map[string]any{"origins": list(c.CORS.Origins), "expose": list(c.CORS.Expose)},
 		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached),
 			"secret_file": orNone(c.PoP.SecretFile),
 			"edges":       c.PoP.Edges, "wait": span(c.PoP.Wait),

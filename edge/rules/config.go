@@ -257,6 +257,8 @@ type Response struct {
 	Jitter Percent `json:"jitter,omitempty"`
 	// Beside Body, for clients that would rather have another type (Accept)
 	Bodies []Body `json:"bodies,omitempty"`
+	// Further headers, by name: with {{origin}}, {{request_id}} and {{retry_after}} in their values
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // Body is an answer's body in one content type.

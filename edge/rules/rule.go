@@ -59,6 +59,8 @@ type Rule struct {
 	// Of a rule about descriptors: what counts for limits that proxies send, by their unit
 	Asked []*algorithm.Spec
 
+	Headers []Header // of its refusals, beside the usual ones
+
 	Crowded *Text // the answer for requests that find no slot; nil: it has no concurrency
 }
 
@@ -135,6 +137,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {
 		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
+	}
+	if r.Headers, err = c.Response.headers(); err != nil {
+		return nil, fmt.Errorf("rule %s: response.headers: %w", c.Name, err)
 	}
 	if err = r.addLimits(estimate); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)

@@ -50,6 +50,9 @@ var Written = map[string]func(*rules.Config){
 			Cookies: map[string]match.Value{"c": {Suffix: []string{"d"}}},
 			Plans:   []string{"pro"}}
 	},
+	"Response.Headers": func(c *rules.Config) {
+		c.Response.Headers = map[string]string{"X-Why": "{{origin}}, {{retry_after}}"}
+	},
 	"Match.Paths": func(c *rules.Config) {
 		c.Match.Not = &match.Config{}
 		for _, path := range []string{"/b/*", "~[.]png$"} {
@@ -141,6 +144,9 @@ var Changes = map[string][]Change{
 		Afresh: true}},
 	"Match.ASNs": {{To: func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
 		Afresh: true}},
+	"Response.Headers": {{To: func(c *rules.Config) {
+		c.Response.Headers = map[string]string{"X-Why": "so"}
+	}}},
 	"Match.Paths": {{To: func(c *rules.Config) {
 		c.Match.Not = &match.Config{Paths: []string{"/b", "/c/*"}}
 	}, Afresh: true}},

@@ -5,8 +5,8 @@ package settings
 // missing is what a minimal program is built without, by the setting that needs it.
 var missing = map[string]string{
 	"acme.hosts":                "ACME",
+	"cors.origins":              "CORS",
 	"etcd.endpoints":            "etcd",
-	"listen.redirect":           "redirects to https",
 	"plans.store":               "drivers of databases",
 	"rate_limit_service.listen": "Envoy's rate limit service",
 	"tracing.endpoint":          "OpenTelemetry",
