@@ -27,18 +27,17 @@ import (
 	"time"
 
 	"sluice/counter/internal/lanes"
-	"sluice/counter/internal/round"
 )
 
 // Answer is the tier's answer to a request that waits for it: in flight (counter/inflight), or
 // where the tier keeps each request (counter/exact).
-type Answer = round.Answer
+type Answer uint8
 
 const (
-	NoAnswer = round.NoAnswer // it has not answered
-	Admit    = round.Admit    // it is within the limit, and counts
-	Reject   = round.Reject   // it is not, and does not count
-	Unknown  = round.Unknown  // unknown; only counter/exact returns it
+	NoAnswer Answer = iota // it has not answered
+	Admit                  // the request is within the limit, and counts
+	Reject                 // it is not, and does not count
+	Unknown                // it is unknown whether it is; only counter/exact returns this
 )
 
 // MaxEdges is the largest number of edges that may share counters.

@@ -90,6 +90,17 @@ func (t Reports) Sweep(now time.Time, all bool) {
 	}
 }
 
+// Gathering reports whether there are hits that the tier has not confirmed, or requests that wait, so
+// that Sweep is to be called.
+func (t Reports) Gathering() bool {
+	for i := range t.activeShards {
+		if t.activeShards[i].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Part is one group of a report. Hits and Known are packed lanes.
 type Part struct {
 	Group uint32

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"sluice/counter/algorithm"
-	"sluice/counter/internal/elsewhere"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
@@ -124,7 +123,7 @@ type guarded struct {
 	histograms   histogram.Set  // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
-	otherPoPs    elsewhere.Set[Key]
+	otherPoPs    otherPoPs
 }
 
 // Stats is what a Table has done and holds.
@@ -394,7 +393,7 @@ func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 			}
 		}
 		s.offset += int64(step)
-		s.otherPoPs.Clear()
+		s.otherPoPs = nil
 		s.mu.Unlock()
 	}
 }
@@ -522,7 +521,7 @@ func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorith
 
 // estimate is a counter's estimate at a position.
 func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
-	if s.otherPoPs.Any() {
+	if len(s.otherPoPs) > 0 {
 		return s.estimateOf(r, st, i, st.groups(i), at)
 	}
 	return r.Read(st.groups(i), s.own(st, i), at)
@@ -681,7 +680,7 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 	})
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
-	s.otherPoPs.Forget(Key{source, r.ID})
+	delete(s.otherPoPs, Key{source, r.ID})
 	s.mu.Unlock()
 }
 

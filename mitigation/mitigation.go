@@ -135,6 +135,8 @@ type Table struct {
 		list []Unsent
 	}
 	wake func()
+	// unasked, awaited or asked
+	asked atomic.Uint32
 
 	evicted  atomic.Uint64
 	loosened atomic.Uint64 // see Loosened
@@ -291,11 +293,41 @@ func (t *Table) bit(e *entry) Bit {
 	}
 }
 
+// What is known of requests since Asked was last called.
+const (
+	unasked uint32 = iota
+	awaited        // none has come, and the first calls wake
+	asked
+)
+
+// noteAsked notes that a request has come. Mostly one has before it, so a request costs a load.
+func (t *Table) noteAsked() {
+	if t.asked.Swap(asked) == awaited && t.wake != nil {
+		t.wake()
+	}
+}
+
+// Asked reports whether a request has come since Renew was last called. What an edge knows of blocks
+// may be older while nobody asks.
+func (t *Table) Asked() bool { return t.asked.Load() == asked }
+
+// Renew forgets what Asked says. With await, the next request calls wake.
+func (t *Table) Renew(await bool) {
+	if await {
+		t.asked.Store(awaited)
+	} else {
+		t.asked.Store(unasked)
+	}
+}
+
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
 //
 // It is called for every request, and takes no lock. Nearly always no source is mitigated: then it
 // costs one load of a number that seldom changes, which every processor has in its cache.
 func (t *Table) Until(k Key, now time.Time) time.Time {
+	if t.asked.Load() != asked {
+		t.noteAsked()
+	}
 	if t.some.Load() == 0 {
 		return time.Time{}
 	}

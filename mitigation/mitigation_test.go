@@ -535,3 +535,33 @@ func TestReadersSeeWhoStays(t *testing.T) {
 	close(done)
 	readers.Wait()
 }
+
+// A request is noted once, and wakes whoever waits for the first.
+func TestAsked(t *testing.T) {
+	now, woken := time.Now(), 0
+	table := New(0, func() { woken++ })
+	for i, step := range []struct {
+		renew, await, asks bool
+		asked              bool
+		woken              int
+	}{
+		{false, false, false, false, 0},
+		{false, false, true, true, 0}, // nobody waits for it
+		{true, true, false, false, 0},
+		{false, false, true, true, 1},
+		{false, false, true, true, 1},
+		{true, false, true, true, 1},
+		{true, true, true, true, 2},
+	} {
+		if step.renew {
+			table.Renew(step.await)
+		}
+		if step.asks {
+			table.Until(key(1), now)
+		}
+		if table.Asked() != step.asked || woken != step.woken {
+			t.Errorf("step %d: asked %v, woken %d times", i, table.Asked(), woken)
+		}
+	}
+	New(0, nil).Until(key(1), now) // an edge alone has nobody to wake
+}

@@ -76,6 +76,14 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 	t.Logf("5,000 blocks a second: known everywhere after %v", longest)
 }
 
+// wakeAll has every edge serve a request, of a source each: who serves nobody reads the logs twice a second.
+func wakeAll(w *sim.World, r mitigation.Rule) {
+	for i, e := range w.Edges {
+		ask(e, r, address(1<<20+uint32(i)))
+	}
+	w.Run(w.Now().Add(10 * time.Millisecond)) // they have looked
+}
+
 // TestBlocksPassAnnouncements: however many counters come near their limits at once, the block of a source does not wait until all of them have been
 // announced.
 func TestBlocksPassAnnouncements(t *testing.T) {
@@ -93,6 +101,7 @@ func TestBlocksPassAnnouncements(t *testing.T) {
 			w.Run(w.Now().Add(300 * time.Millisecond)) // all are known to the tier
 		}
 	}
+	wakeAll(w, r)
 	w.Run(w.Now().Add(20 * time.Millisecond)) // most are reported
 	attacker, last := address(0), w.Edges[len(w.Edges)-1]
 	for range 21 {
@@ -115,6 +124,7 @@ func TestCrossingEdgeAnnounces(t *testing.T) {
 	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, r)
 	w.Run(w.Now().Add(time.Second))
+	wakeAll(w, r)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 200 {
 		source := address(uint32(i))
@@ -174,6 +184,7 @@ func TestBlocksDoNotWaitForTheBudget(t *testing.T) {
 		r := newRule(t, 1, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
 		w.Run(w.Now().Add(time.Second))
+		wakeAll(w, r)
 		before := w.Cost
 		longest := time.Duration(0)
 		for i := range requests / 2 {

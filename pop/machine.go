@@ -61,6 +61,7 @@ type Machine struct {
 	arena     wire.Arena // of what is in out
 	dirty     []counter.Counter
 	random    uint64
+	attention attention
 	ending    bool // Flush was called
 	confirmed bool // and hits have been confirmed since the last sweep
 	swept     time.Time
@@ -82,7 +83,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	m := &Machine{
 		config: c, Nodes: nodes, ForeignSecrets: marks.New(c.PoP, c.Secret, c.ID, now),
 		counters: c.Counters.Reports(), presence: presence.New(c.Secret, c.ID),
-		logs: log.New(c.Secret), swept: now, cleaned: now,
+		logs: log.New(c.Secret), swept: now, cleaned: now, attention: attention{request: now},
 	}
 	m.Operators = operators.New(operators.Config{
 		Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters,
@@ -129,8 +130,8 @@ type Event struct {
 	Results []wire.Result
 }
 
-// Tick is about how often a Machine is stepped when nothing happens; StepIn returns what it wants
-// at a time.
+// Tick is how often a Machine is stepped at least while something waits that nothing wakes it for;
+// StepIn returns what it wants at a time.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -206,10 +207,10 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 		}
 	case aProbe:
 		done := r.Status == wire.Done
-		if m.Nodes.Probed(r.Node, done, now) {
+		if m.Nodes.Probed(r.Node, done, r.Took, now) {
 			m.giveUp(r.Node, now)
 		}
-		if done && m.logs.HeadRead(r.Node, r.Values[0], m.wall(now)) {
+		if done && m.logs.HeadRead(r.Node, r.Values[0], now, m.wall(now)) {
 			m.counters.Missed(now)
 		}
 	case aPresence:
@@ -274,11 +275,12 @@ func (m *Machine) marksRead(r *wire.Result, now time.Time) {
 // poll reads from nodes what changes without this edge: whether they are well, what is in their log
 // and their copy of the operators' list, and which other edges there are.
 func (m *Machine) poll(now time.Time) {
+	look := m.attend(now)
 	for i := range m.nodes {
 		if !m.Nodes.InUse(i) {
 			continue
 		}
-		due, lost := m.Nodes.Probe(i, now)
+		due, lost := m.Nodes.Probe(i, look, now)
 		if lost {
 			m.giveUp(i, now)
 		}
@@ -397,7 +399,18 @@ func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
-	return m.Announcer.In(m.Exchanges.In(m.logs.In(now), now), now)
+	least := m.lookIn(now)
+	if m.Waiting() || m.presence.Hasty() || m.Operators.Awaited(now) || !m.Nodes.Well() {
+		least = min(least, Tick)
+	}
+	if m.counters.Gathering() {
+		every := sweepEvery
+		if m.confirmed {
+			every = Tick
+		}
+		least = min(least, max(m.swept.Add(every).Sub(now), 0))
+	}
+	return m.Announcer.In(m.Exchanges.In(m.logs.In(least, now), now), now)
 }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped
@@ -417,7 +430,7 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 	}
 	switch f := &m.flights.list[r.Tag]; f.what {
 	case aProbe: // else the next follows at once, or it is late
-		return m.Nodes.Steady(r.Node, now) && m.logs.HeadIsCurrent(r.Node, r.Values[0], m.wall(now))
+		return now.Sub(m.attention.looked) < Soonest && m.Nodes.Steady(r.Node, now) && m.logs.HeadIsCurrent(r.Node, r.Values[0], m.wall(now))
 	case aLogRead:
 		return m.logs.FindsNothing(r)
 	case anOperatorList:

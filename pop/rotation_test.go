@@ -49,7 +49,7 @@ func TestBlocksSurviveRotation(t *testing.T) {
 			t.Fatal("an edge that has just started knows of no block")
 		}
 	}
-	w.Run(w.Now().Add(100 * time.Millisecond))
+	w.Run(w.Now().Add(600 * time.Millisecond)) // edge 1 serves nobody, and reads the log twice a second
 	for i := range uint32(sources) {
 		for edge := range 2 {
 			if !mitigated(w, w.Edges[edge], r, address(i)) {

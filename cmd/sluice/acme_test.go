@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge/acme/pebbletest"
+	"sluice/edge/modules/acme/pebbletest"
 )
 
 // acmeLines are the lines of an edge's configuration that name a server, after it is started.

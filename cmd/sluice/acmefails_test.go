@@ -21,8 +21,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"sluice/edge/acme/pebbletest"
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/edge/modules/acme/pebbletest"
 )
 
 // inTurn passes connections on to several addresses in turn, as a balancer does, until the test ends.

@@ -89,7 +89,7 @@ func expired(name string, c *listen.Certificates, now time.Time) (warnings []str
 	return warnings
 }
 
-// A certificateIssuer gets certificates by itself, as edge/acme does.
+// A certificateIssuer gets certificates by itself, as edge/modules/acme does.
 type certificateIssuer interface {
 	// Answer is a proof that a host is ours, for a path; nil: none is under way there.
 	Answer(ctx context.Context, host, path string) []byte

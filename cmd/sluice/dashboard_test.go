@@ -132,7 +132,7 @@ func TestDashboard(t *testing.T) {
 	t.Parallel()
 	edges := startViewed(t)
 	b := browse(t)
-	b.open("http://" + edges[0].back + "/")
+	b.open("http://" + edges[0].back + "/#edge")
 
 	// The token is asked for, and a wrong one again.
 	b.until(`document.querySelector("#d-operator").open`)
@@ -148,6 +148,7 @@ func TestDashboard(t *testing.T) {
 	// The traffic: who guesses passwords is blocked, a scraper would be, and the plot has a line for each verdict.
 	b.until(row("blocked", "203.0.113.12", "login", "more than 5 in 1m"))
 	b.until(row("shadow", "203.0.113.11"))
+	b.until(`/^\d+ sources are blocked under rules? .*login.*, [\d.]+ requests a second refused\./.test(document.querySelector("#says").textContent)`)
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://", "up"))
 	b.until(row("nodes", "127.0.0.1", "up"))
@@ -237,6 +238,7 @@ func TestDashboard(t *testing.T) {
 	}
 	edges[1].until("changed on the other edge", func() bool { edges[1].asOperator("/v1/rules/login", &rule); return rule.Limit == 7 })
 	b.until(row("events", "changed a rule", "limit: 5 → 7"))
+	b.until(`/^Last change \d+ s ago: under login changed a rule.* by ada\.$/.test(document.querySelector("#changed").textContent)`)
 
 	// Roll back: to what the file says.
 	b.focus(`#rules button[aria-label="Edit the rule login"]`)

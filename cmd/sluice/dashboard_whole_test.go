@@ -26,7 +26,10 @@ func TestDashboardOfPoP(t *testing.T) {
 	}
 	edges[1].say("PUT", "*/192.0.2.9", `{"for":"10m","reason":"scraper"}`)
 	b := browse(t)
+	// A page of a PoP shows all of it, unless its address says otherwise.
 	b.open("http://" + edges[0].back + "/")
+	b.until(`document.querySelector("#scope [value=pop]").checked && !document.querySelector("#scope").hidden && ` + row("whole", "edge1", "shown"))
+	b.open("http://" + edges[0].back + "/#edge")
 
 	// This edge alone: its own counts.
 	b.until(row("requests", "127.0.0.1", "3") + ` && ` + row("edges", "edge1"))
@@ -60,6 +63,7 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(row("whole", "edge1", "shown"))
 	must(t, edges[1].cmd.Process.Kill())
 	b.until(row("whole", "edge1", "missing", "it ") + `?.className === "bad"`)
+	b.until(`/^Edge1 is silent/.test(document.querySelector("#says").textContent) && document.querySelector("#says").classList.contains("bad")`)
 	b.until(`document.querySelector("#whole-count").textContent === "1 of 2" && document.querySelector("#warning").textContent.includes("not in what is shown: edge1")`)
 	b.until(`now.received === 3 && ` + row("requests", "127.0.0.1", "edge0 3"))
 

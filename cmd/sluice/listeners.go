@@ -160,3 +160,21 @@ func (l *listeners) status() []control.Listener {
 	}
 	return all
 }
+
+// proofPorts are where servers of ACME are answered: the first listener of each kind that is no Unix
+// socket. host is "" at every address, and a port 0 where there is no such listener.
+func (l *listeners) proofPorts() (host string, http, tls int) {
+	for _, e := range l.front {
+		if tcp, ok := e.addr().(*net.TCPAddr); ok && http == 0 {
+			if http = tcp.Port; !tcp.IP.IsUnspecified() {
+				host = tcp.IP.String()
+			}
+		}
+	}
+	for _, e := range l.secure {
+		if tcp, ok := e.addr().(*net.TCPAddr); ok && tls == 0 {
+			tls = tcp.Port
+		}
+	}
+	return host, http, tls
+}

@@ -15,6 +15,7 @@ func TestMinimal(t *testing.T) {
 	for setting, c := range map[string]struct{ yaml, part string }{
 		"acme.hosts":                {"listen_tls: ':8443'\nstate_dir: /tmp\nacme: {hosts: [a.example], agree: true}\n", "ACME"},
 		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
+		"listen.redirect":           {"listen: {address: '127.0.0.1:1', redirect: 443}\n", "redirects to https"},
 		"plans.store":               {"plans: {key: 'header:X-Key', store: 'sqlite:/plans'}\n", "drivers of databases"},
 		"rate_limit_service.listen": {"rate_limit_service: {listen: '127.0.0.1:1'}\n", "Envoy's rate limit service"},
 		"tracing.endpoint":          {"tracing: {endpoint: 'http://127.0.0.1:4318'}\n", "OpenTelemetry"},

@@ -18,7 +18,7 @@ import (
 	"sluice/edge/tracing/otel"
 )
 
-// What stands here, in acme.go, and in files with the same condition under internal and
+// What stands here, and in files with the same condition under internal and
 // edge/plans/store, links what a program that is built with -tags minimal does without. Such a
 // program refuses the settings that need it: see settings.missing.
 
@@ -30,6 +30,23 @@ func modules(proof func(host, path string) []byte) edge.Modules {
 		all = append(all, acme.Module(proof))
 	}
 	return all
+}
+
+// makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
+// are given.
+func (d *daemon) makeACME() error {
+	if len(d.config.ACME.Hosts) == 0 {
+		return nil
+	}
+	host, http, tls := d.at.proofPorts()
+	manager, err := acme.Of(d.config, acme.Ports{Host: host, HTTP: http, TLS: tls}, d.happened)
+	if err != nil {
+		return err
+	}
+	shown := d.certificates["listen_tls"]
+	shown.Issued, shown.First = manager.Certificate, manager.First
+	d.issued = manager
+	return nil
 }
 
 // makeTracer makes what traces requests by OpenTelemetry.

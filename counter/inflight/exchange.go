@@ -118,15 +118,15 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time,
 		}
 		x.entry, e.exchange = nil, nil
 		if e.sent != nil {
-			e.sent.End()
+			close(e.sent.Reply)
 			e.sent = nil
 		}
 	}
 	if node != e.node {
 		e.node, e.stored = node, [2]stored{}
 	}
-	if e.next != nil && (e.next.Waiting == 0 && !e.next.looks || node < 0) {
-		e.next.End()
+	if e.next != nil && (e.next.waiting == 0 && !e.next.looks || node < 0) {
+		close(e.next.Reply)
 		e.next = nil
 	}
 	waited := e.next != nil
@@ -152,7 +152,7 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time,
 		x.Node, x.open = node, len(x.Parts)
 		if e.exchange = x; waited {
 			e.sent, e.next = e.next, nil
-			x.decides, x.members = decides, int32(e.sent.Waiting)
+			x.decides, x.members = decides, int32(e.sent.waiting)
 			// More: the clock has stepped back
 			if d := t.unsettled.Sub(wall); d > 0 && d <= settling {
 				x.decides = undecided
@@ -234,12 +234,12 @@ func (t *Table) learn(e *entry, x *Exchange) {
 	switch {
 	case known:
 		b.used = uint32(used)
-		b.Rank(int64(b.limit) - (used - int64(x.members)) - int64(b.kept))
-	case missing && e.next == nil && (b.Waiting > 0 || b.looks): // once more, and it is created
+		b.rank(int64(b.limit) - (used - int64(x.members)) - int64(b.kept))
+	case missing && e.next == nil && (b.waiting > 0 || b.looks): // once more, and it is created
 		e.next = b
 		return
 	}
-	b.End()
+	close(b.Reply)
 }
 
 // An epoch is a second of the wall clock. Its number decides while it lasts. Edges keep it from

@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/internal/round"
 )
 
 // Concurrency says how many requests of a key may be in flight.
@@ -107,9 +106,17 @@ type stored struct {
 	n       int32 // of the number so many are this edge's
 }
 
-// confirmation is a round of requests, and what else goes with its exchange.
+// confirmation is a round of requests that wait together for one answer of the tier. Requests of a
+// key that come while a round of it is under way are its next round: so a key has two rounds at most,
+// and a request waits for two answers at most. The tier counts in one order, so one number decides
+// who has a slot: the room that it leaves to the whole round, which requests use up in the order in
+// which they take the answer.
 type confirmation struct {
-	round.Round
+	Reply   chan struct{} // closed when there is an answer, or when none will come
+	waiting uint32        // requests that have neither taken the answer nor gone on without it
+	room    uint32        // slots for requests that have not taken the answer
+	ranked  bool          // the tier has answered
+
 	limit int32
 	kept  int32  // requests that went on without it, and still hold their slots
 	looks bool   // a Look waits, which holds no slot
@@ -151,7 +158,7 @@ func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool,
 	p.entry = e
 	if confirm {
 		b := e.ask(r)
-		b.Waiting++
+		b.waiting++
 		p.round, p.Reply = b, b.Reply
 	}
 	t.mark(e)
@@ -161,10 +168,15 @@ func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool,
 // ask returns the round that goes with the next exchange.
 func (e *entry) ask(r *Concurrency) *confirmation {
 	if e.next == nil {
-		e.next = &confirmation{Round: round.New()}
+		e.next = &confirmation{Reply: make(chan struct{})}
 	}
 	e.next.limit = r.Limit
 	return e.next
+}
+
+// rank takes in how many slots the limit leaves to those that wait.
+func (b *confirmation) rank(left int64) {
+	b.ranked, b.room = true, uint32(min(max(left, 0), int64(b.waiting)))
 }
 
 // mark has an entry looked at.
@@ -177,7 +189,7 @@ func (t *Table) mark(e *entry) {
 }
 
 // Confirm returns the tier's answer about a slot. One with NoAnswer is kept, for Leave to give back; a
-// Beyond one is gone.
+// rejected one is gone.
 func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
@@ -186,11 +198,13 @@ func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.Reply = nil
-	switch b.Take(1) {
-	case counter.NoAnswer:
+	b.waiting--
+	switch {
+	case !b.ranked:
 		b.kept++
 		return counter.NoAnswer
-	case counter.Admit:
+	case b.room > 0:
+		b.room--
 		p.round, p.entry.beyond = nil, 0
 		return counter.Admit
 	}
@@ -217,7 +231,7 @@ func (t *Table) Leave(p *Slot) {
 	switch b := p.round; {
 	case b == nil:
 	case p.Reply != nil:
-		b.Waiting--
+		b.waiting--
 	default:
 		b.kept--
 	}
@@ -305,7 +319,7 @@ func (t *Table) Of(r *Concurrency, source counter.Source, l Look) (all, here int
 	if e := t.entries[Key{r.Name, source}]; e != nil {
 		here = int(e.held)
 	}
-	if l.round != nil && l.round.Ranked {
+	if l.round != nil && l.round.ranked {
 		all = int(l.round.used)
 	}
 	return max(all, here), here

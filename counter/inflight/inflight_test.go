@@ -801,3 +801,32 @@ func TestGivesUpAndLeaves(t *testing.T) {
 		t.Errorf("with one slot left: %v", got)
 	}
 }
+
+// TestRoomIsUsedUp: requests that take the answer of a round have slots as long as there is room, in whatever order they come; a round that
+// ends without an answer says so.
+func TestRoomIsUsedUp(t *testing.T) {
+	for left, want := range map[int64][]counter.Answer{
+		9:  {counter.Admit, counter.Admit, counter.Admit},
+		2:  {counter.Admit, counter.Admit, counter.Reject},
+		-3: {counter.Reject, counter.Reject, counter.Reject},
+	} {
+		table, r, now := New(Options{Tier: true}), &Concurrency{Name: "r", Limit: 10}, time.Unix(100, 0)
+		var slots [3]Slot
+		for i := range slots {
+			slots[i], _ = table.Enter(r, counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), true, now)
+		}
+		slots[0].round.rank(left)
+		for i := range slots {
+			if got := table.Confirm(&slots[i], now); got != want[i] {
+				t.Errorf("room for %d: request %d: %d, want %d", left, i, got, want[i])
+			}
+		}
+		if b := slots[0].round; b != nil {
+			t.Error("an answered slot still waits")
+		}
+		late, _ := table.Enter(&Concurrency{Name: "other", Limit: 1}, counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), true, now)
+		if got := table.Confirm(&late, now); got != counter.NoAnswer || late.round.waiting != 0 {
+			t.Errorf("without an answer: %d, and %d wait", got, late.round.waiting)
+		}
+	}
+}

@@ -53,8 +53,9 @@ async function there(path) {
   }
 }
 
-// The address of the page says what is shown: all edges of the PoP with #pop, this edge without.
-const ofPoP = () => location.hash === "#pop";
+// The address of the page says what is shown: all edges of the PoP with #pop, this edge with #edge; without either all, where there may be others.
+const ofPoP = () => location.hash === "#pop" || location.hash === "" && shared;
+const scopeShown = () => { document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true; };
 
 // whole makes of the summary of all edges one that is read as that of one edge: their lists stand in place of its own.
 function whole(summary) {
@@ -256,7 +257,7 @@ function draw() {
   if (!w || !points.length) return;
   const end = points[points.length - 1].at, shown = verdicts.filter(v => v === "pass" || v === "limited" || v === "mitigated" || points.some(p => p.rate[v] > 0));
   const length = [60e3, 120e3, 300e3, kept].find(l => l >= end - points[0].at) || kept;
-  const most = Math.max(4, ...points.flatMap(p => shown.map(v => p.rate[v] || 0))), s = step(most), scale = s * Math.ceil(most / s);
+  const most = Math.max(4, ...points.map(p => shown.reduce((n, v) => n + (p.rate[v] || 0), 0))), s = step(most), scale = s * Math.ceil(most / s);
   const x = at => left + (w - left - right) * (1 - (end - at) / length), y = n => top + (h - top - bottom) * (1 - n / scale);
   const parts = [];
   for (let n = 0; n <= scale; n += s) {
@@ -267,8 +268,12 @@ function draw() {
     if (w < 500 && i % 2) continue;
     parts.push(drawn("text", {x: x(end - ago), y: h - 4, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle"}, text));
   }
+  // One verdict lies on the other, so that the height is all that was decided.
+  let under = points.map(() => 0);
   for (const v of shown) {
-    parts.push(drawn("path", {class: v, d: points.map((p, i) => (i ? "L" : "M") + x(p.at).toFixed(1) + " " + y(p.rate[v] || 0).toFixed(1)).join("")}));
+    const over = under.map((n, i) => n + (points[i].rate[v] || 0)), at = (list, i) => x(points[i].at).toFixed(1) + " " + y(list[i]).toFixed(1);
+    parts.push(drawn("path", {class: v, d: "M" + points.map((_, i) => at(over, i)).join("L") + "L" + points.map((_, i) => at(under, points.length - 1 - i)).join("L") + "Z"}));
+    under = over;
   }
   svg.replaceChildren(...parts);
   const last = points[points.length - 1].rate;
@@ -451,6 +456,38 @@ function warningsOf(list) {
   return [...edges].map(([text, of]) => of.size > 1 ? `${of.size} edges (${[...of].sort().join(", ")}): ${text}` : [...of, text].join(": "));
 }
 
+// gone are the edges that went lately and have not come back, with how many seconds ago that was.
+function gone() {
+  if (now.whole) return now.whole.edges.filter(e => e.missing).map(e => [e.name, e.age_seconds]);
+  const last = new Map(); // events are the newest first
+  for (const e of events) {
+    const name = e.kind === "edge" && e.text.match(/^edge (.+) is (?:gone|there)/)?.[1];
+    if (name && !last.has(name)) last.set(name, e);
+  }
+  return [...last].filter(([, e]) => e.new === "gone" && Date.now() - new Date(e.time) < kept).map(([name, e]) => [name, (Date.now() - new Date(e.time)) / 1000]);
+}
+
+// several names the first of a list, and how many others there are.
+const several = list => list.length > 3 ? `${list.slice(0, 3).join(", ")} and ${list.length - 3} more` : list.join(list.length > 2 ? ", " : " and ");
+
+// inWords is the state in one line: what is wrong, then who is refused, or that it is quiet. kind is bad, busy or none.
+function inWords() {
+  const {first, seconds: s} = since(recent), after = totals(now), before = totals(first), n = now.blocked.in_force;
+  const refused = refusing.reduce((sum, v) => sum + rate(after[v], before[v], s), 0), down = (now.nodes || []).filter(n => !n.up);
+  const wrong = [...gone().map(([name, ago]) => `${name} is silent` + (ago ? ` for ${span(ago)}` : "")), now.unready && "this edge is not ready",
+    now.alone ? "this edge counts alone, no memcached node answers" : down.length && `memcached ${several(down.map(d => d.address))} is down`,
+    ...(now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`),
+    ...(now.shedding || []).filter(o => o.shedding.now).map(o => `origin ${o.hosts.join(", ").replace(/^\*$/, "")} is overloaded`.replace("  ", " ")),
+    now.maintenance && "closed for maintenance"].filter(x => x);
+  const rules = [...new Set(now.blocked.list.map(m => m.rule))].filter(rule => rule !== "*");
+  const does = [n && `${number(n)} ${n === 1 ? "source is" : "sources are"} blocked` + (rules.length ? ` under ${rules.length > 1 ? "rules" : "rule"} ${several(rules)}` : ""),
+    refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join(", ");
+  const text = [wrong.join(", "), does || !wrong.length && "quiet: nobody is blocked, nothing is refused"].filter(x => x).join("; ");
+  const last = events.find(e => e.kind === "operator" || e.kind === "reload");
+  const change = last ? `Last change ${span((Date.now() - new Date(last.time)) / 1000)} ago: ${[last.source, last.rule && "under " + ruleName(last.rule), last.text, last.who && "by " + last.who].filter(x => x).join(" ")}.` : "";
+  return {text: text[0].toUpperCase() + text.slice(1) + ".", change, kind: wrong.length ? "bad" : does ? "busy" : ""};
+}
+
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
   const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
@@ -471,6 +508,10 @@ function show() {
     now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...warnings].filter(x => x);
+  const words = inWords();
+  put($("says"), words.text);
+  put($("changed"), words.change);
+  $("says").className = words.kind;
   $("maintenance").hidden = !now.maintenance;
   put($("maintenance"), now.maintenance ? maintained(now.maintenance) : "");
   $("warning").hidden = !wrong.length;
@@ -532,9 +573,12 @@ async function poll() {
     const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}${scope ? "&scope=pop" : ""}`);
     const at = performance.now();
     if (turn++ % 5 === 0) showEdges((await ask("v1/pop")).answer);
-    if (scope === ofPoP()) { // else it was switched meanwhile
+    if (scope === ofPoP()) { // else it was switched meanwhile, or that there are others is known only now
       take(whole(answer), at);
       show();
+    } else {
+      scopeShown();
+      again = true;
     }
     if (shownSource) await showSource();
     state("live");
@@ -552,6 +596,10 @@ async function poll() {
 
 function state(text, bad) {
   put($("state"), text);
+  if (bad) {
+    put($("says"), text[0].toUpperCase() + text.slice(1) + ": what is below is old.");
+    $("says").className = "bad";
+  }
   $("state").className = bad ? "bad" : "good";
 }
 
@@ -734,7 +782,7 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) { cle
 new ResizeObserver(draw).observe($("plot"));
 // Another address shows something else: nothing of before stays, and tables have other columns.
 function switched() {
-  document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true;
+  scopeShown();
   [points, samples, events, now, turn] = [[], [], [], null, 0];
   for (const id of ["requests", "refused"]) $(id).replaceChildren();
   state(ofPoP() ? "asking all edges" : "loading");
@@ -742,5 +790,5 @@ function switched() {
 }
 for (const radio of document.querySelectorAll("#scope input")) radio.onchange = () => { location.hash = radio.value; };
 window.addEventListener("hashchange", switched);
-document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true;
+scopeShown();
 poll();

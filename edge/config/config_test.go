@@ -42,11 +42,11 @@ func TestNodesAreChecked(t *testing.T) {
 // What goes wrong if a field is missing in the operators' manual, or has another default there than in the code: nobody can know it.
 func TestConfigDefaults(t *testing.T) {
 	text := manual(t)
-	got, err := Parse(fieldsFile, []byte(text))
+	got, err := reading.Parse(fieldsFile, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Parse("", []byte("origins: [{servers: [\"http://127.0.0.1:3000\"]}]\nrules: [{name: login, limit: 5}]"))
+	want, err := reading.Parse("", []byte("origins: [{servers: [\"http://127.0.0.1:3000\"]}]\nrules: [{name: login, limit: 5}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -174,6 +175,8 @@ func (c *Config) optional() []option {
 		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
 		{"geo.country", c.Geo.Country != ""},
 		{"geo.asn", c.Geo.ASN != ""},
+		{"listen.redirect", slices.ContainsFunc(c.Listen,
+			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},
 		{"rate_limit_service.listen", c.RateLimitService.Listen != ""},
 		{"tracing.endpoint", c.Tracing.Endpoint != ""},

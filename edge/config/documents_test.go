@@ -71,7 +71,7 @@ func TestDocumentsAreConfigurations(t *testing.T) {
 			if name, named := strings.CutPrefix(firstLine(block), "# "); named && strings.HasSuffix(name, ".yaml") {
 				file = filepath.Join(dir, name)
 			}
-			c, err := Parse(file, []byte(block))
+			c, err := reading.Parse(file, []byte(block))
 			if err == nil {
 				if origin, err := upstream.ParseOrigin("http://127.0.0.1:3000"); err == nil && len(c.Origins) == 0 {
 					c.Origins = []upstream.Config{{Servers: []*url.URL{origin}}} // a block of rules leaves it out
@@ -105,7 +105,7 @@ func isField(field string) bool {
 	for _, position := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "tracing: {endpoint: \"http://a\", %}", "origins: [{servers: [\"http://a\"], %}]",
 		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]", "rules: [{name: a, limit: 1, response: {location: \"https://a/\"}, %}]",
 		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "geo: {country: a, asn: a}\nrules: [{name: a, limit: 1, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
-		if _, err := Parse("", []byte(strings.Replace(position, "%", field, 1))); err == nil {
+		if _, err := reading.Parse("", []byte(strings.Replace(position, "%", field, 1))); err == nil {
 			return true
 		}
 	}
@@ -117,7 +117,7 @@ func TestExamplesAreConfigurations(t *testing.T) {
 	examples := 0
 	check := func(name, text string) {
 		t.Helper()
-		c, err := Parse(name, []byte(text))
+		c, err := reading.Parse(name, []byte(text))
 		if err == nil {
 			err = c.Check()
 		}

@@ -68,7 +68,7 @@ func wrongWith(t *testing.T, text string) error {
 		read = new(compose.Files)
 	}
 	env := func(name string) (string, bool) { return "set", name == "SET" }
-	c, err := Parser{Files: read, Env: env}.Parse(name, []byte(text))
+	c, err := Parser{Files: read, Env: env, Modules: reading.Modules}.Parse(name, []byte(text))
 	if read != nil && read.Text() != read.Now() {
 		t.Errorf("read again, nothing has changed, and it is %q, not %q", read.Now(), read.Text())
 	}

@@ -12,6 +12,7 @@ func TestMissing(t *testing.T) {
 		"etcd.endpoints":            "etcd: {endpoints: ['http://127.0.0.1:2379']}",
 		"geo.country":               "geo: {country: c}",
 		"geo.asn":                   "geo: {asn: a}",
+		"listen.redirect":           "listen: {address: ':80', redirect: 443}",
 		"plans.store":               "plans: {key: 'header:X-Key', store: 'sqlite:/plans'}",
 		"rate_limit_service.listen": "rate_limit_service: {listen: '127.0.0.1:1'}",
 		"tracing.endpoint":          "tracing: {endpoint: 'http://127.0.0.1:4318'}",

@@ -119,7 +119,7 @@ func nest(path string, value any) string {
 
 // says is what a configuration with that value of the field is refused with; "" if it is taken.
 func says(path string, value any) string {
-	_, err := Parse("f", []byte(nest(path, value)))
+	_, err := reading.Parse("f", []byte(nest(path, value)))
 	if err == nil {
 		return ""
 	}

@@ -318,7 +318,7 @@ func TestSchemaRefuses(t *testing.T) {
 		if validate(t, s, text) == nil {
 			t.Errorf("%s: the schema takes it", text)
 		}
-		if _, err := Parse("f", []byte(text)); err == nil {
+		if _, err := reading.Parse("f", []byte(text)); err == nil {
 			t.Errorf("%s: the edge takes it", text)
 		}
 	}

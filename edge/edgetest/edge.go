@@ -200,7 +200,7 @@ func WithoutRules(t *testing.T, origin string) *config.Config {
 	u, err := upstream.ParseOrigin(origin)
 	Must(t, err)
 	c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u},
-		Timeout: 300 * time.Millisecond}}
+		Timeout: 10 * time.Second}}
 	return c
 }
 

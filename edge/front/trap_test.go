@@ -114,6 +114,7 @@ rules:
   - {name: panic, match: {path: /panic}, limit: 1, on_store_failure: closed}
 `)
 	c.Origins = edgetest.WithoutRules(t, "http://"+addr).Origins
+	c.Origins[0].Timeout = time.Second // less than the patience of a trap
 	var log testLog
 	s := edgetest.NewServer(t, c, func(o *edge.Options) {
 		o.Warn = func(message string, args ...any) { log.Printf("%s %q", message, args) }

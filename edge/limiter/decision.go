@@ -53,14 +53,23 @@ type Decision struct {
 	// its rules, which have counted it already, so that the next has its turn after it.
 	Delay time.Duration
 
-	inFlight    bool // a rule counts requests in flight
-	slots       []inflight.Slot
-	slotResults []int // of slots, the index of the result
+	inFlight bool // a rule counts requests in flight
+	slots    []slot
+	exact    bool // a rule keeps its requests in the tier
+	kept     []ticket
+}
 
-	exact   bool // a rule keeps its requests in the tier
-	kept    []exact.Ticket
-	keptBy  []int                 // of kept, the index of the result
-	answers []counter.Reservation // of kept, what results say
+// slot is a request's slot under a rule with a concurrency.
+type slot struct {
+	inflight.Slot
+	result *RuleResult
+}
+
+// ticket is a request that the tier keeps under a rule, and what the rule's result says of it.
+type ticket struct {
+	exact.Ticket
+	result *RuleResult
+	answer counter.Reservation
 }
 
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer
@@ -91,6 +100,7 @@ type RuleResult struct {
 	// rule's
 	Counter *algorithm.Spec
 
+	asked   bool // its counter is
 	kept    bool // its request is kept in the tier, and its counter not asked
 	Crowded bool // it is refused because no slot is free, not by its counter
 }
@@ -126,10 +136,9 @@ func (d *Decision) Reset() {
 	clear(d.replies)
 	d.Results, d.WiderPrefixes = d.Results[:0], nil
 	d.reservations, d.replies = d.reservations[:0], d.replies[:0]
-	d.slots, d.slotResults, d.inFlight = d.slots[:0], d.slotResults[:0], false
+	clear(d.slots)
 	clear(d.kept)
-	clear(d.answers)
-	d.kept, d.keptBy, d.answers, d.exact = d.kept[:0], d.keptBy[:0], d.answers[:0], false
+	d.slots, d.inFlight, d.kept, d.exact = d.slots[:0], false, d.kept[:0], false
 	d.Verdict, d.Reported, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
 }
 
@@ -145,6 +154,16 @@ func (d *Decision) Add(r *Rule, source counter.Source) {
 	d.Results = d.Results[:n+1] // cleared by Reset
 	result := &d.Results[n]
 	result.Rule, result.Source, result.Index = r, source, n
+}
+
+// reservation is one more, which Reset has cleared.
+func (d *Decision) reservation() *counter.Reservation {
+	n := len(d.reservations)
+	if n == cap(d.reservations) {
+		d.reservations = append(d.reservations, counter.Reservation{})
+	}
+	d.reservations = d.reservations[:n+1]
+	return &d.reservations[n]
 }
 
 // Refused reports whether the client is to be refused.

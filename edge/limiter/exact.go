@@ -1,11 +1,9 @@
 package limiter
 
 import (
-	"slices"
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/exact"
 )
 
 // Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each
@@ -22,15 +20,13 @@ import (
 // first because counters count only what is admitted, unless they refuse it as far as this edge
 // knows. Refused says that the request is refused already.
 func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
-	keeps := !refused
+	keeps := false
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Rule.Exact != nil && r.open() {
-			if r.kept = true; keeps {
-				d.keptBy = append(d.keptBy, i)
-			}
+			r.kept, keeps = true, !refused
 		}
 	}
-	if len(d.keptBy) > 0 && !l.willRefuse(d, now) {
+	if keeps && !l.willRefuse(d, now) {
 		refused, keeps = l.keep(d, now), false
 	}
 	l.reserve(d, refused, now)
@@ -38,27 +34,32 @@ func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
 		l.keep(d, now)
 	}
 	if d.isRefused() {
-		l.drop(d)
+		for i := range d.kept {
+			l.Exact.Cancel(&d.kept[i].Ticket)
+		}
 	}
 	l.reportKept(d, now)
 }
 
 // isRefused reports whether a rule has refused the request so far.
 func (d *Decision) isRefused() bool {
-	return slices.ContainsFunc(d.Results, func(r RuleResult) bool {
-		return r.Verdict != Passed &&
-			r.Rule.refuses()
-	})
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Verdict != Passed && r.Rule.refuses() {
+			return true
+		}
+	}
+	return false
 }
 
 // keep has the tier keep a request, and reports whether a rule refuses it.
 func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	wall := l.Counters.Wall(now)
-	d.kept = slices.Grow(d.kept, len(d.Results))
-	d.answers = slices.Grow(d.answers, len(d.Results)) // results point into it
 	d.replies = d.replies[:0]
-	for _, i := range d.keptBy {
+	for i := range d.Results {
 		r := &d.Results[i]
+		if !r.kept {
+			continue
+		}
 		k := l.Exact.Enter(r.Rule.Exact, r.Source, l.Wait != nil && (l.Up == nil || l.Up(r.Source)),
 			wall)
 		if k.Reply != nil {
@@ -66,21 +67,22 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 		} else if l.Exact.Confirm(&k, wall) == counter.Reject {
 			refused = refused || r.Rule.refuses()
 		}
-		d.kept = append(d.kept, k)
+		d.kept = append(d.kept, ticket{Ticket: k, result: r})
 	}
 	if len(d.replies) > 0 && !refused {
 		l.Wait(d.replies)
 		wall = l.Counters.Wall(now)
 	}
 	for i := range d.kept {
-		refused = !l.keeps(&d.Results[d.keptBy[i]], &d.kept[i], refused, wall) || refused
+		refused = !l.keeps(&d.kept[i], refused, wall) || refused
 	}
 	return refused
 }
 
 // keeps reports whether a rule admits a request, by the tier's answer, or else by its failure policy. If
 // refused, another has.
-func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
+func (l *Limiter) keeps(t *ticket, refused bool, wall time.Time) bool {
+	r, k := t.result, &t.Ticket
 	switch l.Exact.Confirm(k, wall) {
 	case counter.Admit:
 		return true
@@ -111,13 +113,13 @@ func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.
 // reportKept fills in the results of rules that are kept in the tier, after the counters' own.
 func (l *Limiter) reportKept(d *Decision, now time.Time) {
 	for i := range d.kept {
-		r, k := &d.Results[d.keptBy[i]], &d.kept[i]
+		r, k := d.kept[i].result, &d.kept[i]
 		if r.Skipped {
 			continue
 		}
-		d.answers = append(d.answers, counter.Reservation{Rule: r.Rule.Counter, Source: r.Source,
-			Hits: 1, Verdict: k.Verdict})
-		r.Reservation = &d.answers[len(d.answers)-1]
+		k.answer = counter.Reservation{Rule: r.Rule.Counter, Source: r.Source, Hits: 1,
+			Verdict: k.Verdict}
+		r.Reservation = &k.answer
 		if r.Reservation.Over {
 			l.over(r, now)
 		}
@@ -125,27 +127,11 @@ func (l *Limiter) reportKept(d *Decision, now time.Time) {
 	}
 }
 
-// settleKept takes back what does not count by the answer's status.
-func (l *Limiter) settleKept(d *Decision, status int) {
-	for i := range d.kept {
-		if !d.Results[d.keptBy[i]].Rule.Counts(status) {
-			l.Exact.Cancel(&d.kept[i])
-		}
-	}
-}
-
-// drop takes back what the tier keeps of a request that is refused.
-func (l *Limiter) drop(d *Decision) {
-	for i := range d.kept {
-		l.Exact.Cancel(&d.kept[i])
-	}
-}
-
 // Arrived notes that an admitted request has reached its origin, or never will. It may be called
 // more than once.
 func (l *Limiter) Arrived(d *Decision) {
 	for i := range d.kept {
-		l.Exact.Done(&d.kept[i])
+		l.Exact.Done(&d.kept[i].Ticket)
 	}
 }
 

@@ -28,7 +28,6 @@ package limiter
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"sluice/counter"
@@ -191,25 +190,25 @@ func (l *Limiter) learn(d *Decision, now time.Time) bool {
 // reserve decides at all counters together, and starts mitigations where one is over its limit. Of
 // a request that is refused already they count what is an attempt.
 func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
-	// First, because results point into it
-	d.reservations = slices.Grow(d.reservations, len(d.Results))
 	shadows := false
 	for i := range d.Results {
 		r := &d.Results[i]
 		if !r.open() || r.Rule.Uncounted || refused && !r.Rule.Refused {
 			continue
 		}
-		d.reservations = d.reservations[:len(d.reservations)+1] // cleared by Reset
-		a := &d.reservations[len(d.reservations)-1]
+		a := d.reservation()
 		a.Rule, a.Source, a.Hits = l.share(r, now), r.Source, r.hits()
 		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !refused
 		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
-		r.Reservation = a
-		d.Held = d.Held || a.Hold
-		shadows = shadows || a.Shadow
+		r.asked, d.Held, shadows = true, d.Held || a.Hold, shadows || a.Shadow
 	}
 	if len(d.reservations) == 0 {
 		return
+	}
+	for i, n := 0, 0; n < len(d.reservations); i++ {
+		if r := &d.Results[i]; r.asked {
+			r.Reservation, n = &d.reservations[n], n+1
+		}
 	}
 	admitted := l.Counters.Reserve(d.reservations, now)
 	if admitted && !shadows {
@@ -338,7 +337,11 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 		return
 	}
 	d.Held = false
-	l.settleKept(d, status)
+	for i := range d.kept { // what does not count is taken back
+		if k := &d.kept[i]; !k.result.Rule.Counts(status) {
+			l.Exact.Cancel(&k.Ticket)
+		}
+	}
 	for i := range d.Results {
 		switch r := &d.Results[i]; { // a reservation that is not held is left alone
 		case r.Reservation == nil || r.kept:
@@ -446,7 +449,6 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if l.InFlight == nil {
 		return false
 	}
-	d.slots = slices.Grow(d.slots, len(d.Results))
 	d.replies = d.replies[:0]
 	waits := l.Wait != nil && !l.willRefuse(d, now)
 	for i := range d.Results {
@@ -460,7 +462,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 			refused = r.crowd() || refused
 			continue
 		}
-		d.slots, d.slotResults = append(d.slots, p), append(d.slotResults, i)
+		d.slots = append(d.slots, slot{p, r})
 		if p.Reply != nil {
 			d.replies = append(d.replies, p.Reply)
 		}
@@ -468,7 +470,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if len(d.replies) > 0 && !refused {
 		l.Wait(d.replies)
 		for i := range d.slots {
-			refused = !l.confirm(&d.Results[d.slotResults[i]], &d.slots[i], now) || refused
+			refused = !l.confirm(&d.slots[i], now) || refused
 		}
 	}
 	return refused
@@ -500,18 +502,19 @@ func (r *RuleResult) crowd() bool {
 
 // confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by
 // its failure policy.
-func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
-	if p.Reply == nil {
+func (l *Limiter) confirm(s *slot, now time.Time) bool {
+	r := s.result
+	if s.Reply == nil {
 		return true
 	}
-	switch l.InFlight.Confirm(p, now) {
+	switch l.InFlight.Confirm(&s.Slot, now) {
 	case counter.Admit:
 		return true
 	case counter.Reject:
 		return !r.crowd()
 	}
 	if admits, skips := r.fallBack(); skips && !admits {
-		l.InFlight.Leave(p)
+		l.InFlight.Leave(&s.Slot)
 		return !r.Rule.refuses()
 	}
 	return true // by this edge's own count
@@ -521,7 +524,7 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 func (l *Limiter) Leave(d *Decision) {
 	l.Arrived(d)
 	for i := range d.slots {
-		l.InFlight.Leave(&d.slots[i])
+		l.InFlight.Leave(&d.slots[i].Slot)
 	}
-	d.slots, d.slotResults = d.slots[:0], d.slotResults[:0]
+	d.slots = d.slots[:0]
 }

@@ -693,7 +693,7 @@ func TestReset(t *testing.T) {
 			t.Error("a reply lives on")
 		}
 	}
-	if len(d.reservations)+len(d.replies)+len(d.slots)+len(d.slotResults) > 0 || d.inFlight {
+	if len(d.reservations)+len(d.replies)+len(d.slots)+len(d.kept) > 0 || d.inFlight {
 		t.Error("something is left")
 	}
 }

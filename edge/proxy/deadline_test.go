@@ -31,7 +31,9 @@ func TestSlowUploadIsNoSlowOrigin(t *testing.T) {
 		"chunked": {"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "0\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := edgetest.StartConfig(t, edgetest.WithoutRules(t, o.URL()))
+			config := edgetest.WithoutRules(t, o.URL())
+			config.Origins[0].Timeout = time.Second
+			e := edgetest.StartConfig(t, config)
 			c := e.Talk()
 			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+request[0])
 			if resp, _ := e.Get("/silent"); resp.StatusCode != 504 { // takes the whole of the time that an origin has

@@ -68,8 +68,8 @@ func TestOriginFaults(t *testing.T) {
 				return edgetest.OKHead + "Content-Length: 3\r\n\r\nown"
 			})
 			config := edgetest.WithoutRules(t, o.URL())
-			if !test.slow {
-				config.Origins[0].Timeout = 10 * time.Second
+			if test.slow {
+				config.Origins[0].Timeout = 300 * time.Millisecond
 			}
 			e := edgetest.StartConfig(t, config)
 			for _, request := range requests {

@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	// Quiet is how often a node's log is read while there is nothing in it. Only a read shows what
-	// others have written, so after it has brought something it is read every 3 ms for a while.
-	// Replaying real logs over eight edges, each halves the wrong decisions that delay adds, and it
-	// is a small read.
-	Quiet     = 15 * time.Millisecond
+	// A log whose last number has not changed is not read. Once it has, the next items are read
+	// every 3 ms for a while: only a read shows what others have written. Replaying real logs over
+	// eight edges, that halves the wrong decisions that delay adds, and it is a small read.
 	lively    = 3 * time.Millisecond
 	livelyFor = time.Second
 
@@ -74,7 +72,7 @@ func (l *Logs) Head(i int) wire.Command {
 }
 
 // HeadRead takes in what a Head brought.
-func (l *Logs) HeadRead(i int, value []byte, wall time.Time) (missed bool) {
+func (l *Logs) HeadRead(i int, value []byte, now, wall time.Time) (missed bool) {
 	r := &l.nodes[i].reader
 	if value == nil {
 		r.NotThere()
@@ -84,6 +82,9 @@ func (l *Logs) HeadRead(i int, value []byte, wall time.Time) (missed bool) {
 	if !ok || !plausible(head, wall) {
 		l.forged.Add(1)
 		return false
+	}
+	if head > r.head || r.empty {
+		r.found = now
 	}
 	return r.Head(head)
 }
@@ -100,10 +101,14 @@ func (l *Logs) HeadIsCurrent(i int, value []byte, wall time.Time) bool {
 	return value == nil || ok && plausible(head, wall) && l.nodes[i].reader.IsCurrent(head)
 }
 
-// Look reads the next numbers of a node's log, if it is time to.
+// Look reads the next numbers of a node's log, if it is time to: some are known to be there, or have
+// been lately.
 func (l *Logs) Look(i int, now time.Time) (c wire.Command, due bool) {
 	n := &l.nodes[i]
-	numbers := n.reader.Next(now, n.every(now))
+	if !n.reader.Behind() && now.Sub(n.reader.Found()) >= livelyFor {
+		return c, false
+	}
+	numbers := n.reader.Next(now, lively)
 	if numbers == nil {
 		return c, false
 	}
@@ -115,14 +120,6 @@ func (l *Logs) Look(i int, now time.Time) (c wire.Command, due bool) {
 		n.requested, n.requestedKeys = append(n.requested[:0], numbers...), strings.Join(keys, " ")
 	}
 	return wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: n.requestedKeys}, true
-}
-
-// every is how often a log is read.
-func (n *node) every(now time.Time) time.Duration {
-	if now.Sub(n.reader.Found()) < livelyFor {
-		return lively
-	}
-	return Quiet
 }
 
 // Looked takes in the answer to a Look, and returns the records that the items have, until the next
@@ -160,12 +157,20 @@ func (l *Logs) FindsNothing(r *wire.Result) bool {
 		func(item []byte) bool { return item != nil })
 }
 
-// In is how soon a log is to be read or written, if nothing happens.
-func (l *Logs) In(now time.Time) time.Duration {
-	least := Quiet
+// Moved reports whether a log has had something new within the time that its items are kept.
+func (l *Logs) Moved(now time.Time) bool {
+	return slices.ContainsFunc(l.nodes, func(n node) bool {
+		return now.Sub(n.reader.Found()) < Kept
+	})
+}
+
+// In is how soon a log is to be read or written, if nothing happens, and at most the time given.
+func (l *Logs) In(least time.Duration, now time.Time) time.Duration {
 	for i := range l.nodes {
 		n := &l.nodes[i]
-		least = min(least, n.every(now))
+		if n.reader.Behind() || now.Sub(n.reader.Found()) < livelyFor {
+			least = min(least, lively)
+		}
 		if len(n.writer.records) > 0 && !n.writer.underWay {
 			least = min(least, max(n.writer.in(l.pause, now), 0))
 		}
@@ -207,7 +212,7 @@ type Reader struct {
 	width     uint64 // numbers to read that may be there
 	most      uint64 // numbers to read, so that the answer comes in time
 	polled    time.Time
-	found     time.Time // when it last had something new
+	found     time.Time // see Found
 	reading   bool
 	requested []uint64 // of the read under way
 }
@@ -217,7 +222,10 @@ type missing struct {
 	since  time.Time
 }
 
-// Found is when the log last had something new.
+// Behind reports whether numbers were given out that have not been read.
+func (r *Reader) Behind() bool { return r.next != 0 && (r.head >= r.next || len(r.missing) > 0) }
+
+// Found is when the log last had something new: a number, or an item.
 func (r *Reader) Found() time.Time { return r.found }
 
 // NotThere notes that the node has no log.

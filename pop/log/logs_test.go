@@ -41,7 +41,7 @@ func write(t *testing.T, l *Logs, node *poptest.Node, now time.Time) (commands i
 func read(t *testing.T, l *Logs, node *poptest.Node, now time.Time) (sources []counter.Source) {
 	t.Helper()
 	head := node.Do(now, l.Head(0))
-	l.HeadRead(0, head.Values[0], now)
+	l.HeadRead(0, head.Values[0], now, now)
 	for range 3 {
 		c, due := l.Look(0, now)
 		if !due {
@@ -154,7 +154,7 @@ func TestEdgesTakeTurns(t *testing.T) {
 	for range 1000 {
 		l.Append(0, aRecord(2), true)
 	}
-	if in := l.In(began); in != 40*PerItem {
+	if in := l.In(time.Second, began); in != 40*PerItem {
 		t.Errorf("the next is written in %v", in)
 	}
 	if write(t, l, node, began.Add(40*PerItem-1)) != 0 || write(t, l, node, began.Add(40*PerItem)) != 2 || !l.Waiting() {
@@ -193,7 +193,7 @@ func TestForgedItems(t *testing.T) {
 		t.Errorf("%d forged, want a record and an end", forged)
 	}
 	for _, head := range []string{"x", "0", "4611686018427387904"} {
-		if reads.HeadRead(0, []byte(head), began) || reads.HeadIsCurrent(0, []byte(head), began) {
+		if reads.HeadRead(0, []byte(head), began, began) || reads.HeadIsCurrent(0, []byte(head), began) {
 			t.Errorf("a head of %s", head)
 		}
 	}

@@ -185,23 +185,29 @@ func TestAllNodesRestart(t *testing.T) {
 	}
 }
 
-// TestSilentNodeIsNoticed: every edge gives up a node that falls silent within half a second, whatever edges had under way to it just then, and
-// whether connections to it are taken or not.
+// TestSilentNodeIsNoticed: every edge gives up a node that falls silent within half a second of a request, whatever edges had under way to it just
+// then, and whether connections to it are taken or not; and if nobody asks, within a beat more.
 func TestSilentNodeIsNoticed(t *testing.T) {
-	const promised = 500 * time.Millisecond
+	const never = time.Hour
 	for _, c := range []struct {
-		name    string
-		connect bool // connections are taken, as for a process that is stopped; otherwise they are lost in the network
-		traffic bool
+		name     string
+		connect  bool          // connections are taken, as for a process that is stopped; otherwise they are lost in the network
+		awake    bool          // there were requests before
+		asks     time.Duration // from then on there are requests
+		promised time.Duration // after that, or after the node has fallen silent, if there are none
 	}{
-		{"hangs", true, true},
-		{"hangs, and nobody asks", true, false},
-		{"behind a hole", false, true},
-		{"behind a hole, and nobody asks", false, false},
+		{"hangs", true, true, 0, 500 * time.Millisecond},
+		{"hangs, and then the first request comes", true, false, 0, 500 * time.Millisecond},
+		{"has hung for a while when the first request comes", true, false, 300 * time.Millisecond, 500 * time.Millisecond},
+		{"hangs, and nobody asks", true, false, never, 1000 * time.Millisecond},
+		{"behind a hole", false, true, 0, 500 * time.Millisecond},
+		{"behind a hole, and then the first request comes", false, false, 0, 500 * time.Millisecond},
+		{"has been behind a hole for a while when the first request comes", false, false, 300 * time.Millisecond, 500 * time.Millisecond},
+		{"behind a hole, and nobody asks", false, false, never, 1000 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			slowest := time.Duration(0)
-			for phase := range 8 { // of a probe's period, and of a step's
+			for phase := range 8 { // of a look's period, and of a beat's
 				synctest.Test(t, func(t *testing.T) {
 					nodes, names := newPipes(2)
 					defer nodes.close()
@@ -220,15 +226,24 @@ func TestSilentNodeIsNoticed(t *testing.T) {
 						defer e.stop()
 						edges = append(edges, e)
 					}
-					time.Sleep(3*time.Second + time.Duration(phase)*7*time.Millisecond)
+					ask := func() {
+						for i, e := range edges {
+							e.ask(address(100 + uint32(i)))
+						}
+					}
+					time.Sleep(3*time.Second + time.Duration(phase)*67*time.Millisecond)
+					for range 100 {
+						if c.awake {
+							ask()
+						}
+						time.Sleep(time.Millisecond)
+					}
 					began := time.Now()
 					silent.Store(true)
 					nodes[names[0]].Hang()
 					for missing := 0; missing < len(edges); {
-						if c.traffic {
-							for i, e := range edges {
-								e.ask(address(100 + uint32(i)))
-							}
+						if time.Since(began) >= c.asks {
+							ask()
 						}
 						time.Sleep(time.Millisecond)
 						missing = 0
@@ -238,12 +253,15 @@ func TestSilentNodeIsNoticed(t *testing.T) {
 							}
 						}
 					}
+					if c.asks < never {
+						began = began.Add(c.asks)
+					}
 					slowest = max(slowest, time.Since(began))
 				})
 			}
 			t.Logf("given up after %v", slowest)
-			if slowest > promised {
-				t.Errorf("given up after %v, want %v at most", slowest, promised)
+			if slowest > c.promised {
+				t.Errorf("given up after %v, want %v at most", slowest, c.promised)
 			}
 		})
 	}

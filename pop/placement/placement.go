@@ -19,6 +19,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,7 +48,7 @@ import (
 const Transition = 5 * time.Minute
 
 const (
-	probeEvery = 25 * time.Millisecond
+	probeEvery = 15 * time.Millisecond // at least, and at most of one that is ill
 	// A probe without an answer for so long is followed by another
 	probeLost = time.Second
 	downAfter = 350 * time.Millisecond // without an answer, from the first probe that had none
@@ -302,15 +303,17 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Probe reports whether it is time to probe a node; Probed must follow. It may find that a node has
-// owed an answer for so long that it is lost.
-func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
+// Probe reports whether to probe a node; Probed must follow. It is time to if the caller says so, and
+// for a node that is ill in any case. It may find that a node has owed an answer for so long that it
+// is lost.
+func (n *Nodes) Probe(i int, asked bool, now time.Time) (due, lost bool) {
 	d := &n.nodes[i]
 	if d.up && n.silent(d) {
 		n.down(d, now)
 		lost = true
 	}
-	if d.probing && now.Sub(d.probed) < probeLost || now.Sub(d.probed) < probeEvery {
+	if d.probing && now.Sub(d.probed) < probeLost || now.Sub(d.probed) < probeEvery ||
+		!asked && d.well() {
 		return false, lost
 	}
 	if d.probing, d.probed = true, now; !d.awaited {
@@ -319,18 +322,28 @@ func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
 	return true, lost
 }
 
+// well reports whether a node is up and has answered last.
+func (d *node) well() bool { return d.up && !d.good.IsZero() }
+
+// Well reports whether all nodes in use are up and have answered last: else they are to be probed
+// soon.
+func (n *Nodes) Well() bool {
+	return !slices.ContainsFunc(n.nodes, func(d node) bool { return d.role != 0 && !d.well() })
+}
+
 // silent reports whether a node has owed an answer for too long, while this edge was awake to take
 // it. It counts from the first probe that was not answered: one that fails is followed by another,
 // which may have to connect first.
 func (n *Nodes) silent(d *node) bool { return d.awaited && n.lived-d.waited >= downAfter }
 
-// Probed takes in whether a probe was answered, and reports whether the node is lost.
-func (n *Nodes) Probed(i int, ok bool, now time.Time) (lost bool) {
+// Probed takes in whether a probe was answered, and reports whether the node is lost. took is how
+// long it took, or 0: until now.
+func (n *Nodes) Probed(i int, ok bool, took time.Duration, now time.Time) (lost bool) {
 	d := &n.nodes[i]
 	d.probing = false
 	if ok {
 		d.awaited = false
-		if now.Sub(d.probed) < slowFrom {
+		if cmp.Or(took, now.Sub(d.probed)) < slowFrom {
 			d.fast = now
 		}
 	}
@@ -371,11 +384,10 @@ func (n *Nodes) faster(than int, now time.Time) bool {
 // are. To a node that is far, a probe waits for the commands before it.
 func (n *Nodes) Carried(i int) { n.nodes[i].waited = n.lived }
 
-// Steady reports whether a good answer to a probe that comes at now changes nothing, and no other
-// probe follows at once.
+// Steady reports whether a good answer to a probe that comes at now changes nothing.
 func (n *Nodes) Steady(i int, now time.Time) bool {
 	d := &n.nodes[i]
-	return d.up && !d.good.IsZero() && now.Sub(d.probed) < probeEvery
+	return d.well() && now.Sub(d.probed) < slowFrom
 }
 
 func (n *Nodes) down(d *node, now time.Time) {

@@ -48,8 +48,8 @@ func answer(n *placement.Nodes, from, until time.Time, silent ...int) (lost []in
 	for now := from; now.Before(until); now = now.Add(20 * time.Millisecond) {
 		n.Advance(now)
 		for i := range n.Len() {
-			due, gone := n.Probe(i, now)
-			if due && !slices.Contains(silent, i) && n.Probed(i, true, now) {
+			due, gone := n.Probe(i, true, now)
+			if due && !slices.Contains(silent, i) && n.Probed(i, true, 0, now) {
 				gone = true
 			}
 			if gone {
@@ -120,7 +120,7 @@ func TestProbes(t *testing.T) {
 		down := time.Duration(0)
 		for d := time.Duration(0); d < max(2*time.Second, 4*test.stepped) && down == 0; d += test.stepped {
 			n.Advance(began.Add(d))
-			if due, lost := n.Probe(0, began.Add(d)); lost || due && n.Probed(0, test.ok(d), began.Add(d)) {
+			if due, lost := n.Probe(0, true, began.Add(d)); lost || due && n.Probed(0, test.ok(d), 0, began.Add(d)) {
 				down = d
 			}
 		}
@@ -230,9 +230,9 @@ func TestSlowNode(t *testing.T) {
 			for i, d := range by {
 				if !sent[i].IsZero() && now.Sub(sent[i]) >= d {
 					sent[i] = time.Time{}
-					n.Probed(i, true, now)
+					n.Probed(i, true, 0, now)
 				}
-				if due, _ := n.Probe(i, now); due {
+				if due, _ := n.Probe(i, true, now); due {
 					sent[i] = now
 				}
 			}
@@ -290,11 +290,11 @@ func TestSilentSince(t *testing.T) {
 				n.Carried(0)
 			}
 			if sent >= 0 && d-sent >= 260*ms { // its time-out
-				if sent = -1; n.Probed(0, false, began.Add(d)) {
+				if sent = -1; n.Probed(0, false, 0, began.Add(d)) {
 					down = d
 				}
 			}
-			due, lost := n.Probe(0, began.Add(d))
+			due, lost := n.Probe(0, true, began.Add(d))
 			if due {
 				sent = d
 			}

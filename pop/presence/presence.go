@@ -348,6 +348,10 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	return append(list, wire.Command{Node: node, Op: wire.Get, Key: p.Keys})
 }
 
+// Hasty reports whether the slots are to be read sooner than usual: this edge has none yet, or what it
+// publishes has changed.
+func (p *Slots) Hasty() bool { return p.changed || p.taken || p.Key() == "" && !p.full }
+
 // Fill is the command that fills this edge's slot.
 func (p *Slots) Fill(node int, self Edge, now time.Time) wire.Command {
 	return p.fill(node, wire.Set, p.Key(), self, now)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/mitigation"
+	"sluice/pop"
 	"sluice/pop/log"
 )
 
@@ -16,7 +17,7 @@ import (
 // one and a half. Edges take turns to write. Where requests have used up the budget of commands
 // (announcement.Budget), nothing is announced but blocks.
 func Propagation(roundTrip time.Duration, edges int) time.Duration {
-	return 17*roundTrip/2 + log.Quiet + time.Duration(edges)*log.PerItem
+	return 17*roundTrip/2 + pop.Soonest + time.Duration(edges)*log.PerItem
 }
 
 // Bound is the most requests of one source that a PoP of so many edges admits in any window, all

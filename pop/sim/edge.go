@@ -30,15 +30,17 @@ type Edge struct {
 	limiter  limiter.Limiter
 	decision limiter.Decision // of Request
 
-	world *World
-	index int
-	skew  time.Duration
-	awake bool
-	busy  bool      // it may have something to report that is not under way
-	tick  time.Time // when the machine is next stepped for nothing
-	life  int       // how often it was started; what an earlier life sent is not answered
-	gone  bool      // it does not run
-	cut   bool      // it reaches no node
+	world  *World
+	index  int
+	skew   time.Duration
+	awake  bool
+	busy   bool          // it may have something to report that is not under way
+	tick   time.Time     // when the machine is next stepped for nothing
+	pace   time.Duration // and how often from then on
+	ticked time.Time     // when it last was
+	life   int           // how often it was started; what an earlier life sent is not answered
+	gone   bool          // it does not run
+	cut    bool          // it reaches no node
 
 	nodes   []int         // by the machine's numbers, those of the world
 	stepped time.Duration // its wall clock, since the world began
@@ -210,7 +212,8 @@ func (e *Edge) step(ev pop.Event) {
 	now := e.clock()
 	e.world.steps++
 	e.send(e.Machine.Step(now, ev))
-	if at := e.world.now.Add(e.Machine.StepIn(now)); at.Before(e.tick) {
+	e.pace = e.Machine.StepIn(now)
+	if at := e.world.now.Add(e.pace); at.Before(e.tick) {
 		e.tick = at
 	}
 }

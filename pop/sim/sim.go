@@ -131,7 +131,8 @@ func (w *World) present() {
 
 const (
 	idle = time.Second // between two steps of a machine while nothing can change
-	// After the last line in the mitigation log, all edges have surely read it
+	// After the last line in the mitigation log, all edges that look then have surely read it: each
+	// is stepped once more, however long it sleeps
 	quiet = 100 * time.Millisecond
 )
 
@@ -159,13 +160,13 @@ func (w *World) step(until time.Time) bool {
 	next, tick, overdue := until, -1, -1
 	lively := w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless)
 	for i, e := range w.Edges {
-		at := e.tick
+		at := e.next()
 		switch {
 		case e.gone:
 			continue
 		case w.now.Before(e.paused):
 			at = e.paused
-		case lively || e.Machine.Waiting():
+		case lively || e.Machine.Waiting() || e.ticked.Before(w.lively.Add(quiet)):
 		case !e.busy:
 			continue
 		default:
@@ -201,6 +202,16 @@ func (w *World) step(until time.Time) bool {
 	return true
 }
 
+// next is when a machine is next stepped for nothing. While nothing was to be learned it was not,
+// though a real one is: so it is where its paces have led it.
+func (e *Edge) next() time.Time {
+	late := e.world.now.Sub(e.tick)
+	if late <= 0 || e.pace <= 0 {
+		return e.tick
+	}
+	return e.tick.Add((late + e.pace - 1) / e.pace * e.pace)
+}
+
 // next lets what is first happen: commands arrive at their nodes, or answers at their edge.
 func (w *World) next() {
 	b := w.batches[w.arrived]
@@ -225,7 +236,7 @@ func (w *World) next() {
 // Tick steps one edge because time has passed.
 func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
-	e.tick = w.now.Add(e.Machine.StepIn(e.clock()))
+	e.ticked, e.tick = w.now, w.now.Add(idle)
 	e.step(pop.Event{})
 	// A process that wakes up steps before the answers that came meanwhile have been read
 	if len(e.late) > 0 {

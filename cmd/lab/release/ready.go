@@ -24,8 +24,13 @@ func ready(root, commit, maintainer string) (wrong error) {
 		wrong = errors.Join(wrong, fmt.Errorf(format, args...))
 	}
 	version := ""
-	for _, name := range []string{"CHANGELOG.md", "CHANGELOG-tools.md"} {
-		text, err := os.ReadFile(filepath.Join(root, name))
+	files, err := filepath.Glob(filepath.Join(root, "CHANGELOG*.md"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}

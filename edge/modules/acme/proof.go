@@ -1,4 +1,3 @@
-// Package acme gives certificates that the edge gets by itself, from a server of ACME (RFC 8555).
 package acme
 
 import (
@@ -9,8 +8,8 @@ import (
 	"sluice/edge/message"
 )
 
-// proofs are under which a server of ACME looks for a proof (RFC 8555, 8.3).
-var proofs = []byte("/.well-known/acme-challenge/")
+// proofFolder is under which a server of ACME looks for a proof (RFC 8555, 8.3).
+var proofFolder = []byte("/.well-known/acme-challenge/")
 
 var noStore = []byte("no-store")
 
@@ -28,7 +27,7 @@ func Module(proof func(host, path string) []byte) edge.Module {
 // asksProof reports whether a request may be such a question.
 func asksProof(x *edge.Exchange) bool {
 	return !x.Front().Secure() && len(x.Host) > 0 &&
-		bytes.HasPrefix(message.RawPath(x.Target), proofs)
+		bytes.HasPrefix(message.RawPath(x.Target), proofFolder)
 }
 
 // proves answers a server of ACME that asks over plain HTTP whether a host is ours. No list and no

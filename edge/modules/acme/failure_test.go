@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // What another edge got ends the failure of this one.
@@ -14,8 +16,8 @@ func TestFailureEnds(t *testing.T) {
 	if s := m.Status()[0]; s.Error != "away" {
 		t.Errorf("%+v", s)
 	}
-	m.failed["a.example"] = Status{Until: time.Now(), Error: "of a certificate that is no longer there"}
-	if s := m.Status()[0]; s != (Status{Host: "a.example"}) {
+	m.failed["a.example"] = control.Certificate{Until: time.Now(), Error: "of a certificate that is no longer there"}
+	if s := m.Status()[0]; s != (control.Certificate{Host: "a.example"}) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -16,30 +16,31 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"sluice/edge/acme/pebbletest"
+	"sluice/edge/control"
+	"sluice/edge/modules/acme/pebbletest"
 )
 
-// An edge is a manager, and the listener at which it gives proofs.
-type edge struct {
+// A listening is a manager, and the listener at which it gives proofs.
+type listening struct {
 	*Manager
 	address string
 	events  chan string
 }
 
 // startEdge starts one with a server that gives certificates for a while.
-func startEdge(t *testing.T, lifetime time.Duration, hosts ...string) (*edge, *pebbletest.Server) {
+func startEdge(t *testing.T, lifetime time.Duration, hosts ...string) (*listening, *pebbletest.Server) {
 	t.Helper()
 	return startEdgeWith(t, Folder(t.TempDir()), lifetime, hosts...)
 }
 
-func startEdgeWith(t *testing.T, storage certmagic.Storage, lifetime time.Duration, hosts ...string) (*edge, *pebbletest.Server) {
+func startEdgeWith(t *testing.T, storage certmagic.Storage, lifetime time.Duration, hosts ...string) (*listening, *pebbletest.Server) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	port := l.Addr().(*net.TCPAddr).Port
 	server := pebbletest.Start(t, pebbletest.Config{TLSPort: port, HTTPPort: port, Lifetime: lifetime})
-	e := &edge{address: l.Addr().String(), events: make(chan string, 100)}
+	e := &listening{address: l.Addr().String(), events: make(chan string, 100)}
 	e.Manager, err = New(Options{Config: Config{Hosts: hosts, Directory: server.Directory, CAFile: server.CAFile, Agree: true, Challenges: []string{TLSALPN}},
 		Storage: storage, Ports: Ports{Host: "127.0.0.1", TLS: port},
 		Event: func(host, reason string, renewal bool) {
@@ -64,7 +65,7 @@ func startEdgeWith(t *testing.T, storage certmagic.Storage, lifetime time.Durati
 }
 
 // next is the next event.
-func (e *edge) next(t *testing.T) string {
+func (e *listening) next(t *testing.T) string {
 	t.Helper()
 	select {
 	case text := <-e.events:
@@ -76,7 +77,7 @@ func (e *edge) next(t *testing.T) string {
 }
 
 // shown is the certificate that a client is shown.
-func (e *edge) shown(host string) (serial string, until time.Time, err error) {
+func (e *listening) shown(host string) (serial string, until time.Time, err error) {
 	c, err := tls.Dial("tcp", e.address, &tls.Config{ServerName: host, InsecureSkipVerify: true})
 	if err != nil {
 		return "", until, err
@@ -87,7 +88,7 @@ func (e *edge) shown(host string) (serial string, until time.Time, err error) {
 }
 
 // until waits for what the cache does after its event.
-func (e *edge) until(t *testing.T, what string, done func() bool) {
+func (e *listening) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -140,7 +141,7 @@ func TestRenewal(t *testing.T) {
 	if err != nil || text != host+" renewal=true " {
 		t.Fatalf("event %q, %v", text, err)
 	}
-	if s := e.Status(); len(s) != 1 || s[0] != (Status{Host: host, Until: until}) || e.Failures() != 0 {
+	if s := e.Status(); len(s) != 1 || s[0] != (control.Certificate{Host: host, Until: until}) || e.Failures() != 0 {
 		t.Errorf("status %+v, %d failures, want until %v", s, e.Failures(), until)
 	}
 

@@ -1,10 +1,11 @@
 package counter
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"sluice/counter/algorithm"
-	"sluice/counter/internal/elsewhere"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 )
@@ -99,15 +100,15 @@ func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, grou
 // Fit makes them. It reports whether there was room.
 func (t Reports) CountedByOtherPoP(c Counter, from uint64, newest uint32, groups []uint64, said,
 	now time.Time) bool {
-	h := elsewhere.Hits{PoP: from, Newest: newest, At: said.UnixNano(),
-		Until: t.ns(now.Add(c.Rule.Lifetime()))}
+	h := otherHits{pop: from, newest: newest, at: said.UnixNano(),
+		until: t.ns(now.Add(c.Rule.Lifetime()))}
 	for i, hits := range groups[:min(len(groups), c.Rule.Groups())] {
-		h.Groups[i] = c.Rule.Packing().Clamp(hits)
+		h.groups[i] = c.Rule.Packing().Clamp(hits)
 	}
 	s := t.shard(t.hash(&c.Source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.otherPoPs.Put(Key{c.Source, c.Rule.ID}, h, max(MaxOtherPoPs/len(t.shards), 1),
+	return s.otherPoPs.put(Key{c.Source, c.Rule.ID}, h, max(MaxOtherPoPs/len(t.shards), 1),
 		t.ns(now))
 }
 
@@ -116,7 +117,7 @@ func (t Reports) ForgetOtherPoPs() {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.otherPoPs.Clear()
+		s.otherPoPs = nil
 		s.mu.Unlock()
 	}
 }
@@ -126,7 +127,7 @@ func (t *core) OtherPoPs() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n += s.otherPoPs.Len()
+		n += len(s.otherPoPs)
 		s.mu.Unlock()
 	}
 	return n
@@ -143,10 +144,10 @@ func (t *core) phase(s Source) uint16 {
 // newest. ok reports whether there is anything of that.
 func (s *shard) others(r *algorithm.Spec, st *store, i int,
 	newest uint32) (groups [lanes.MaxGroups]uint64, ok bool) {
-	if !s.otherPoPs.Any() {
+	if len(s.otherPoPs) == 0 {
 		return groups, false
 	}
-	return groups, s.otherPoPs.Add(Key{st.head(i).source(), r.ID}, r.Packing(), newest,
+	return groups, s.otherPoPs.add(Key{st.head(i).source(), r.ID}, r.Packing(), newest,
 		groups[:r.Groups()])
 }
 
@@ -208,4 +209,61 @@ func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint6
 			n))
 	}
 	return wait
+}
+
+// otherHits are what one PoP has counted of a source under a rule, in the sub-windows of the counter
+// here.
+type otherHits struct {
+	pop    uint64 // stands for its name
+	newest uint32 // the number of groups[0], modulo 2^32
+	groups [lanes.MaxGroups]uint64
+	at     int64 // when, ns: the latest counts
+	until  int64 // ns; no window sees any of it then
+}
+
+// otherPoPs has the hits of some counters. It is added to what is counted here when a counter is
+// read, and never mixed with it: so it goes to no third PoP, does not come back to the one that
+// counted it, and no hit counts twice. What a PoP says takes the place of what it said before.
+type otherPoPs map[Key][]otherHits
+
+// put notes what a PoP has counted of the counter k, and reports whether there was room: for so
+// many counters. What is over at now makes room.
+func (s *otherPoPs) put(k Key, h otherHits, room int, now int64) bool {
+	list, known := (*s)[k]
+	if !known && len(*s) >= room {
+		maps.DeleteFunc(*s, func(_ Key, list []otherHits) bool { return gone(list, now) })
+		if len(*s) >= room {
+			return false
+		}
+	}
+	if *s == nil {
+		*s = make(otherPoPs)
+	}
+	i := slices.IndexFunc(list, func(old otherHits) bool { return old.pop == h.pop })
+	switch {
+	case i < 0:
+		(*s)[k] = append(list, h)
+	case list[i].at <= h.at:
+		list[i] = h
+	}
+	return true
+}
+
+func gone(list []otherHits, now int64) bool {
+	return !slices.ContainsFunc(list, func(h otherHits) bool { return now < h.until })
+}
+
+// add adds the hits of the counter k to its groups, the first of which is newest, and reports
+// whether there are any.
+func (s otherPoPs) add(k Key, p lanes.Packing, newest uint32, groups []uint64) (any bool) {
+	for _, h := range s[k] {
+		for i, hits := range h.groups {
+			if g := int(int32(newest - h.newest + uint32(i))); hits != 0 && g >= 0 &&
+				g < len(groups) {
+				groups[g] = p.Plus(groups[g], hits)
+				any = true
+			}
+		}
+	}
+	return any
 }

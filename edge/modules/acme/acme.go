@@ -26,6 +26,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3/acme"
 	"go.uber.org/zap"
+
+	"sluice/edge/control"
 )
 
 // Challenges are the ways to prove that a host is ours.
@@ -56,15 +58,6 @@ type Ports struct {
 	HTTP, TLS int    // 0: nowhere, so there is no such proof
 }
 
-// Status is how a host's certificate is.
-type Status struct {
-	Host  string    `json:"host"`
-	Until time.Time `json:"until,omitzero"` // it expires; zero: there is none
-	// Why the latest attempt to get one, or a new one, failed; "": it did not
-	Error    string    `json:"error,omitempty"`
-	FailedAt time.Time `json:"failed_at,omitzero"` // when
-}
-
 // A Manager gets certificates and keeps them. It is safe for concurrent use.
 type Manager struct {
 	config Config
@@ -76,7 +69,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	failures uint64
-	failed   map[string]Status // hosts whose latest attempt has failed
+	failed   map[string]control.Certificate // hosts whose latest attempt has failed
 }
 
 // Options is what a Manager is made of.
@@ -92,7 +85,7 @@ type Options struct {
 // New makes a manager, and reaches for nothing.
 func New(o Options) (*Manager, error) {
 	m := &Manager{config: o.Config, hosts: make(map[string]bool), event: o.Event,
-		failed: make(map[string]Status)}
+		failed: make(map[string]control.Certificate)}
 	for _, h := range o.Hosts {
 		m.hosts[h] = true
 	}
@@ -262,7 +255,7 @@ func (m *Manager) renew(ctx context.Context) { _ = m.cache.RenewManagedCertifica
 
 // fail notes that a host has got no certificate. The same reason is told once.
 func (m *Manager) fail(host string, err error, renewal bool) {
-	s := Status{Host: host, Until: until(m.of(host)), Error: reason(err), FailedAt: time.Now()}
+	s := control.Certificate{Host: host, Until: until(m.of(host)), Error: reason(err), FailedAt: time.Now()}
 	m.mu.Lock()
 	m.failures++
 	again := m.failed[host].Error == s.Error
@@ -312,14 +305,14 @@ func reason(err error) string {
 }
 
 // Status is how the certificate of each host is, in the order of the configuration.
-func (m *Manager) Status() []Status {
-	all := make([]Status, 0, len(m.config.Hosts))
+func (m *Manager) Status() []control.Certificate {
+	all := make([]control.Certificate, 0, len(m.config.Hosts))
 	for _, host := range m.config.Hosts {
 		m.mu.Lock()
 		s := m.failed[host]
 		m.mu.Unlock()
 		if now := until(m.of(host)); !now.Equal(s.Until) {
-			s = Status{Until: now} // since it failed here, another edge got one
+			s = control.Certificate{Until: now} // since it failed here, another edge got one
 		}
 		s.Host = host
 		all = append(all, s)

@@ -1,0 +1,18 @@
+package config_test
+
+import (
+	"os"
+	"testing"
+
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/redirect"
+)
+
+// TestMain names the modules by which the pages, the schema and the errors are made: those of
+// cmd/sluice/modules.go.
+func TestMain(m *testing.M) {
+	config.Use(edge.Modules{redirect.Module(), maintenance.Module()}.Config())
+	os.Exit(m.Run())
+}
