@@ -37,7 +37,7 @@ func TestWindowsOfOneByte(t *testing.T) {
 
 // A wider window of the connection wakes those who wait for it, and not all whose own windows are closed: one frame would cost as much as there are streams.
 func TestWindowWakesWhoWaits(t *testing.T) {
-	c := &conn{streams: make(map[uint32]*Stream), window: 10}
+	c := &conn{client: new(front.Client), streams: make(map[uint32]*Stream), window: 10}
 	c.controls.left = controlBurst
 	c.site = &Server{Server: &front.Server{}}
 	closed, waits := newStream(c, 1), newStream(c, 3)
