@@ -38,8 +38,8 @@ import (
 //  4. At 12:00:00.002 the answer says 101. Edge 1 starts a bit until 12:01:00.002, or until the
 //     source would be within its limit again, if that is later (End, Table.Start): from then on
 //     Until says so.
-//  5. The bit waits among the unsent (Table.TakeUnsent) until the Machine of edge 1 takes it, and
-//     writes it to the log.
+//  5. The Machine of edge 1, which started the bit, writes it to the log. A bit that a request
+//     started waits among the unsent until the Machine takes it (Table.TakeUnsent).
 //  6. At 12:00:00.018 the Machine of edge 3 reads it there, and starts the same bit in its table,
 //     ByPoP. At 12:00:00.020 a request of 192.0.2.7 comes to edge 3: Until says 12:01:00.002, and
 //     nothing is counted. At 12:01:00.002 Until says nothing, on both edges, and Sweep forgets it.
@@ -487,7 +487,7 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	return s.drop(h, k)
 }
 
-// Invalidates is Lift for verdicts of this edge alone: a mitigation with another cause stays.
+// Invalidate is Lift for verdicts of this edge alone: a mitigation with another cause stays.
 func (t *Table) Invalidate(k Key, now time.Time) {
 	s, h := t.shardOf(k)
 	s.mu.Lock()

@@ -24,20 +24,23 @@ import (
 //     of its own, and of those that edges 2 and 3 have reported.
 //  2. The limiter lets it pass as the 99th, and the table of counters has a hit to report. The
 //     Machine has no part in this.
-//  3. At 12:00:00.001 Step finds the counter among those with hits to report (Machine.report), and
-//     returns an increment for the source's node.
+//  3. At 12:00:00.001 Step finds the counter among those with hits to report (Machine.report, in
+//     report.go), and returns an increment for the source's node.
 //  4. At 12:00:00.002 the answer comes in as an Event: 101. Edges 2 and 3 have let requests pass in
-//     the same instant. The Machine notes the total (Machine.reported) and has the table of blocks
-//     begin one (Machine.Announcer).
-//  5. The same Step takes the block from the table (Machine.Announcer again), and returns the
-//     command that sets its bit; once that is answered, it writes an item with the block to the
-//     node's log (Machine.writeLogs).
+//     the same instant. The Machine notes the total (Machine.reported, in report.go) and has the
+//     Announcer act on it, which begins a block in the table of blocks (package announcement: ActOn,
+//     block).
+//  5. The Announcer sends the command that sets the block's bit (setBit) in the same Step. Once
+//     that is answered (Answered), the Machine writes an item with the block to the node's log
+//     (Machine.writeLogs). A block that a request itself began, at edge 1, waits in the table until
+//     the next Step takes it (AnnounceBlocks), and goes the same way.
 //  6. By 12:00:00.020 edge 3 has read the next number of the log (Machine.poll, Machine.answered),
 //     and its table has the block: the next request of 192.0.2.7 there is refused in memory.
 //
-// When a node dies, its commands are not answered in time, or a probe is not (Machine.poll): its
-// sources have other nodes from the next report on, and what was under way to it is counted as lost
-// (Machine.giveUp). Each edge keeps its own hits all the same.
+// When a node dies, probes of it go unanswered, and it is taken for down. A node that answers slowly
+// while another does not is taken for down too (package placement: Probe, Probed). Its sources have
+// other nodes from the next report on, and what was under way to it is counted as lost
+// (Machine.giveUp). Each edge keeps its own hits and its blocks all the same.
 
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone,
 // Unreported and Stats may be called from anywhere. Each of its packages says which of its methods

@@ -35,7 +35,7 @@
 //	  presence                           record
 //	who shares the tier                what is in the log
 //	      │
-//	    words
+//	operatorlog
 //	the list itself
 //
 // wire is the commands to a node, and its answers; secret is keys and MACs. Each of these packages

@@ -148,7 +148,7 @@ func (r *Spec) Single(groups []uint64, p Position) (n uint32, ok bool) {
 	return n, ok
 }
 
-// estimate is the formula of package counter, but for hits of the cut sub-window of which the table
+// estimate is the formula at the top of this file, but for hits of the cut sub-window of which the table
 // knows when they came. Lower counts only those that certainly came after the cut.
 func (r *Spec) estimate(v view, gone float64) float64 {
 	if r.Estimate == Lower {

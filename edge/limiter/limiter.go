@@ -1,7 +1,7 @@
 // Package limiter decides whether a request may go on: the rules that it falls under come in, a
 // verdict comes out.
 //
-// It is the only place where that is decided; edges, the dry run of a log, simulations and tests
+// It is the only place where a request is decided; edges, the dry run of a log, simulations and tests
 // all call it. It has no HTTP, no sockets and no clock.
 //
 // The story of a block, told in the README, as Decide of edge 1 has it, under a rule of 100
@@ -16,8 +16,8 @@
 //     (Limiter.reserve): with 98 hits the 99th is within the limit, and counts.
 //  3. The hit goes to memcached, which is the business of package pop, and so are
 //  4. the answer, 101, and
-//  5. the block that begins with it. A request that this edge itself counts as the 101st begins one
-//     here (Limiter.over).
+//  5. the block that begins with it. Where this edge itself counts a request as the 101st, the block
+//     begins here (Limiter.block).
 //  6. At 12:00:00.020 the next request comes to edge 3, whose table of blocks has it by now: step 1
 //     refuses, and no counter is asked. What rules say becomes one verdict (Decision.combine): the
 //     longest wait of those that refuse, else the least that is left.

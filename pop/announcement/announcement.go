@@ -9,9 +9,9 @@
 //	AnnounceBlocks  blocks that requests started here: a bit at the source's own key, then a record in the log
 //	Answered        the answer to a bit: several edges may find a source over its limit at once, and who is first at the key writes the log
 //	Apply           what another edge said
-//	Resume          what was left for a while, because another edge is likely to say it (tasks, timers)
-//	AddPeerBlock    what another PoP has blocked (peers)
-//	AddCount        what another PoP has counted (counts)
+//	Resume          what was left for a while, because another edge is likely to say it
+//	AddPeerBlock    what another PoP has blocked
+//	AddCount        what another PoP has counted
 //
 // All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no
 // more than three commands on average. Nothing here does I/O or reads a clock: records go to the
@@ -681,7 +681,7 @@ func (l *timers[K, T]) resume(now time.Time, do func(T)) bool {
 	return true
 }
 
-// Requests may make the PoP send three commands to the tier each, on average (package worst
+// Requests may make the PoP send three commands to the tier each, on average (a test
 // searches for a source that makes it more). Reports come first, and two kinds of record in the
 // log: that a source is blocked, and that nothing is left of its limit. These never wait. They
 // follow from many hits, which all edges may have reported, while one of them announces it; so each

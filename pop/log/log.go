@@ -1,3 +1,5 @@
+// Package log is the mitigation log: numbered items at each node, in which edges tell each other of
+// blocks, and of counters near their limit.
 package log
 
 import (

@@ -1,4 +1,4 @@
-// Package words is the list of what operators say: blocks and lifts of sources, and changes of
+// Package operatorlog is the list of what operators say: blocks and lifts of sources, and changes of
 // rules. Every node of the tier and every edge has a copy, and edges add entries. Two copies are
 // merged entry by entry: the higher generation stands, of one generation the higher edge; what was
 // ever lifted is merged apart from that, so that a block that was given without knowledge of a lift

@@ -208,7 +208,7 @@ func (n *Nodes) begin(want *wanted, now time.Time) {
 	n.publish()
 }
 
-// PlacementHash is the node of a source; -1: none is up, or this edge counts alone.
+// NodeOf is the node of a source; -1: none is up, or this edge counts alone.
 func (n *Nodes) NodeOf(s counter.Source) int {
 	return n.nodeOf(n.secret.PlacementHash(s))
 }
