@@ -36,6 +36,7 @@ func TestImportSays(t *testing.T) {
 		{"nginx", "map $http_user_agent $who { default \"\"; ~(?!a)b $binary_remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"mode: shadow"}},
 		{"nginx", "map $cookie_sid $who { default $cookie_sid; '' $remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- cookie:sid", "!mode: shadow", "!cookies:",
 			"# note: who has no cookie:sid counts by address, as in nginx; who has an empty one has one counter with all such"}},
+		{"nginx", "map $http_user_agent $who { default \"\"; ~*spider $http_user_agent; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"User-Agent: ~(?i:spider)", "- header:User-Agent", "!mode: shadow"}},
 		// And in one server.
 		{"nginx", zones + "server { server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"not:", "- a.example"}},
 		{"nginx", zones + "server { listen 81; server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"!not:"}},
@@ -90,6 +91,9 @@ func TestImportSays(t *testing.T) {
 		{"haproxy", counted + " http-request deny if !{ req.cook(sid) -m end .ok } { sc_http_req_rate(0) gt 5 }", []string{"not:", "suffix: .ok", "!mode: shadow"}},
 		{"haproxy", counted + " http-request deny if { url_param(q) -m reg -i ^a+$ } !{ path_end .png .css } { sc_http_req_rate(0) gt 5 }", []string{"q: ~(?i)^a+$", `path: "~(?:\\.png|\\.css)$"`, "!mode: shadow"}},
 		{"haproxy", counted + " http-request deny if { hdr(X-A,2) -m sub a } { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow"}},
+		{"haproxy", "global\n set-var proc.most str(m),map_str(/etc/most.map,40)\n" + counted + " http-request set-var(txn.made) src,table_http_req_rate(f)\n http-request deny if { var(proc.most),sub(txn.made) lt 0 }", []string{"mode: shadow", "limit: 40"}},
+		{"haproxy", counted + " http-request deny if { sc_http_req_rate(0) gt 5 }\n stick-table type ip size 1m expire 1m store http_req_rate(60s)", []string{"!rules:",
+			"# line 4: left out: http-request deny if { sc_http_req_rate(0) gt 5 }: the section f has two stick tables, and may have one"}},
 		// Tables of peers, and what nobody uses.
 		{"haproxy", "peers both\n peer a 192.0.2.1:1\n table seen type ip size 1m expire 1m store http_req_rate(20s)\nfrontend f\n http-request track-sc0 src table both/seen\n http-request deny if { sc_http_req_rate(0) gt 5 }",
 			[]string{"limit: 5", "window: 20s", "# 1 of 1 limit: 1 rule, 0 shadows, 0 notes"}},

@@ -21,6 +21,7 @@ type table struct {
 	text  string
 	rates map[string]string
 	used  bool // a line refuses by it, or a note speaks of it
+	twice bool // its section has another, and which of them counts is not known
 }
 
 // A frontend is what is known of a section above a line of it.
@@ -80,6 +81,7 @@ func (f *haproxyFile) collect(s *section, l line) {
 		for _, m := range rateOf.FindAllStringSubmatch(t.text, -1) {
 			t.rates[m[1]] = m[2]
 		}
+		t.twice = f.tables[name] != nil
 		f.tables[name] = t
 	}
 	if name, expression, is := variable(l.words); is {

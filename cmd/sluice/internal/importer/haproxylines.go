@@ -132,6 +132,9 @@ func namedBy(sample string) string {
 
 // variable is the one that a line sets, and to what.
 func variable(words []string) (name, expression string, is bool) {
+	if words[0] == "set-var" && len(words) > 2 { // of global
+		return words[1], words[2], true
+	}
 	verbs := verbsOf(words)
 	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "set-var") {
 		return "", "", false

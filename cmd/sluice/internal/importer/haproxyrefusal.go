@@ -206,6 +206,9 @@ func (x *refusal) window(what string, limit int) (window string, is bool) {
 	case what != "http_req_rate" && what != "http_err_rate":
 		x.leftOut("%s has no equal: rules count requests", what)
 		return "", false
+	case x.tables[x.track.table] != nil && x.tables[x.track.table].twice:
+		x.leftOut("the section %s has two stick tables, and may have one", x.track.table)
+		return "", false
 	case window == "":
 		x.leftOut("no stick table %s with a %s is in this file", x.track.table, what)
 		return "", false

@@ -81,7 +81,9 @@ func (f *nginxFile) key(d directive, text string) *zone {
 		if is && !z.elseSource { // what is empty is not counted by nginx
 			field := map[string]string{"header": "headers", "cookie": "cookies",
 				"query": "query"}[kind]
-			z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
+			if !z.cond.names(field, name) {
+				z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
+			}
 		}
 		if !slices.Contains(z.key, part) {
 			z.key = append(z.key, part)
