@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -149,5 +150,27 @@ func TestModuleKeepsConfiguration(t *testing.T) {
 	edgetest.Must(t, parse("tea: {pot: /new}\nrules: [{name: other, limit: 1}]"))
 	if pot := e.Config().Settings["tea"].(*tea).Pot; pot != "/new" || e.Rules()[0].Name != "other" {
 		t.Errorf("%s and %s are in force", pot, e.Rules()[0].Name)
+	}
+}
+
+// What a module does beside requests goes on while the edge is watched over, and ends before that.
+func TestModuleRuns(t *testing.T) {
+	running, ended := make(chan bool), false
+	m := edge.Module{Name: "runs", Run: func(ctx context.Context) {
+		running <- true
+		<-ctx.Done()
+		ended = true
+	}}
+	s := edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"), edgetest.Using(m))
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan bool)
+	go func() {
+		defer close(watched)
+		s.Watch(ctx)
+	}()
+	<-running
+	cancel()
+	if <-watched; !ended {
+		t.Error("it still runs")
 	}
 }
