@@ -172,32 +172,24 @@ func (x *Exchange) limited() {
 		x.begins(own.Status, contentType, x.buf)
 	} else {
 		words = len(own.Bodies) == 0 || x.decision.Verdict == limiter.FailedClosed
+		of := &quotaExceeded
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
 			status, code, message = http.StatusServiceUnavailable, "unavailable",
 				"Requests cannot be counted at the moment. Try again in "
+			of = &reducedCapacity
 			// Why is for operators
 		} else if _, ordered := x.server.limiter.Ordered(reported, x.covering, x.now); ordered {
 			code, message = "blocked", "An operator has blocked these requests. Try again in "
+			of = &abnormalUsage
 		}
-		b := append(x.buf[:0], `{"error":{"code":"`...)
-		b = append(b, code...)
-		b = append(b, `","rule":`...)
-		b = append(b, r.Limits[0].Texts[0].Quoted...) // its name
-		if x.decision.Verdict != limiter.FailedClosed {
-			b = append(append(b, ','), text.Body...)
-		}
-		b = append(b, `,"message":"`...)
-		b = append(b, message...)
-		b = strconv.AppendInt(b, wait, 10)
-		if wait == 1 {
-			b = append(b, ` second.","retry_after":`...)
+		if x.wantsProblem() {
+			x.problem(of, status, r.Limits[0].Texts[0].Quoted, wait)
+			x.reply.add("Vary", accept)
+			words = false // nor a page
 		} else {
-			b = append(b, ` seconds.","retry_after":`...)
+			x.words(status, code, message, r, text, wait)
 		}
-		b = strconv.AppendInt(b, wait, 10)
-		x.buf = append(b, "}}\n"...)
-		x.begins(status, "application/json", x.buf)
 	}
 	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[text]
 	if x.reply.Common == nil { // a variant of a rule
@@ -218,6 +210,29 @@ func (x *Exchange) limited() {
 	if redirects {
 		x.reply.add("Location", []byte(own.Location))
 	}
+}
+
+// words answers with the usual JSON of a refusal under a limit.
+func (x *Exchange) words(status int, code, message string, r *rules.Rule, text *rules.Text,
+	wait int64) {
+	b := append(x.buf[:0], `{"error":{"code":"`...)
+	b = append(b, code...)
+	b = append(b, `","rule":`...)
+	b = append(b, r.Limits[0].Texts[0].Quoted...) // its name
+	if x.decision.Verdict != limiter.FailedClosed {
+		b = append(append(b, ','), text.Body...)
+	}
+	b = append(b, `,"message":"`...)
+	b = append(b, message...)
+	b = strconv.AppendInt(b, wait, 10)
+	if wait == 1 {
+		b = append(b, ` second.","retry_after":`...)
+	} else {
+		b = append(b, ` seconds.","retry_after":`...)
+	}
+	b = strconv.AppendInt(b, wait, 10)
+	x.buf = append(b, "}}\n"...)
+	x.begins(status, "application/json", x.buf)
 }
 
 // acts has the action of a module answer, if the rule has one.
