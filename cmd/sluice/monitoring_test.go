@@ -116,13 +116,15 @@ source: {trust: [127.0.0.1/32]}
 access_log: {file: %s}
 etcd: {endpoints: ["%s"]}
 acme: {hosts: [a.example], agree: true, directory: "https://127.0.0.1:1/dir"}
+plans: {key: "header:X-API-Key", default: free, store: "sqlite:%s"}
 origins:
   - {hosts: [down.example], servers: ["http://127.0.0.1:1"]}
   - {servers: ["%s"]}
 rules:
   - {name: default, limit: 5, window: 10s}
   - {name: trial, limit: 2, window: 10s, mode: shadow}
-`, cert, key, countries, write(t, "192.0.2.0/24\n"), filepath.Join(folder, "wall.sock"), startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
+  - {name: planned, key: "header:X-API-Key", limit: 100, plans: {free: 50}}
+`, cert, key, countries, write(t, "192.0.2.0/24\n"), filepath.Join(folder, "wall.sock"), startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, filepath.Join(folder, "plans.db"), origin(t)))
 	edges := []*process{startFile(t, config), startFile(t, config)}
 
 	// The shipped configuration, but for who is scraped and how often.
