@@ -12,10 +12,10 @@ import (
 // cmdRest measures what an edge costs that hardly anybody asks.
 func cmdRest(ctx context.Context, args []string) error {
 	r := bench.Rest{Say: say}
-	t := newTrial("rest", "one round of three seconds, and a block five seconds before")
+	t := newTrial("rest", "one round of three seconds, soon after the start or a block")
 	t.rounds(&r.Rounds, &r.For, 3, 10*time.Second, "of a measurement")
 	t.some(&r.Cases, "case", bench.RestCases(), bench.RestCases(), "what is measured")
-	t.DurationVar(&r.After, "after", time.Minute, "from a block until what it leaves is measured")
+	t.DurationVar(&r.After, "after", time.Minute, "from the start, or a block, until an edge with nodes is measured")
 	t.StringVar(&r.Before, "before", "",
 		"`PATH` of another edge's executable, measured beside this one")
 	t.choices = append(t.choices, func() error {

@@ -9,7 +9,8 @@
 // They warn; and Trial holds back, from the start of its process on, an edge that seems to be the
 // odd one out. Nothing here does I/O or reads a clock.
 //
-//	node   64 slots; an edge reads all of them every two seconds or a little sooner, then fills its own: four commands in three seconds,
+//	node   64 slots; every two seconds or a little sooner an edge reads those that are filled and some in turn, or for a minute after its
+//	       start and after one that it did not know all of them, then fills its own: four commands in three seconds,
 //	       per edge and node, at most, whatever requests do
 //	alive  who wrote something newer than what was read before, in the last eight seconds: what is merely kept is nobody's mark
 package marks
@@ -77,6 +78,7 @@ type Detector struct {
 	edges   map[uint64]*seen
 	nodes   []node
 	trial   Trial
+	came    time.Time // when an edge was last found that was not known
 	secrets atomic.Pointer[Secrets]
 }
 
@@ -84,13 +86,20 @@ type Detector struct {
 type node struct {
 	next time.Time // when to read them again
 	own  string    // the key of this edge's; "": it has none
+	// Of all slots, as last read; nil: they were not
+	values [][]byte
+	turn   int // of the slots that are read in turn
 }
+
+// inTurn is how many slots are read in turn, beside those that are filled, once an edge has had
+// trialFor to find out who is there, and as long again after each that it finds. Marks only warn.
+const inTurn = 4
 
 // New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name
 // it leaves no marks.
 func New(pop string, s secret.Secret, id uint64, now time.Time) *Detector {
 	b := &Detector{id: id, digests: s.Digests(), edges: make(map[uint64]*seen),
-		trial: Trial{Began: now}}
+		trial: Trial{Began: now}, came: now}
 	b.secrets.Store(&Secrets{Digests: b.digests})
 	if pop == "" {
 		return b
@@ -253,8 +262,25 @@ func (b *Detector) Look(i int, jitter func(time.Duration) time.Duration,
 	if b.Keys == "" || now.Before(b.nodes[i].next) {
 		return c, false
 	}
-	b.nodes[i].next = now.Add(jitter(Every))
-	return wire.Command{Node: i, Op: wire.Get, Key: b.Keys}, true
+	n := &b.nodes[i]
+	n.next = now.Add(jitter(Every))
+	keys := b.Keys
+	if n.values != nil && now.Sub(b.came) >= trialFor {
+		keys = b.some(n)
+	}
+	return wire.Command{Node: i, Op: wire.Get, Key: keys}, true
+}
+
+// some are the keys of slots to read while no edge comes.
+func (b *Detector) some(n *node) string {
+	var list []string
+	for i, key := range b.keys {
+		if n.values[i] != nil || key == n.own || i/inTurn == n.turn {
+			list = append(list, key)
+		}
+	}
+	n.turn = (n.turn + 1) % (slots / inTurn)
+	return strings.Join(list, " ")
 }
 
 // Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark,
@@ -264,8 +290,19 @@ func (b *Detector) Looked(r *wire.Result, name, address string, now,
 	if r.Status != wire.Done {
 		return c, false
 	}
-	key := b.Read(r.Values, now, wall)
-	b.nodes[r.Node].own = key
+	n := &b.nodes[r.Node]
+	if n.values == nil {
+		n.values = make([][]byte, slots)
+	}
+	for i, key := range r.Keys() {
+		n.values[slices.Index(b.keys, key)] = r.Values[i]
+	}
+	known := len(b.edges)
+	key := b.Read(n.values, now, wall)
+	if len(b.edges) > known {
+		b.came = now
+	}
+	n.own = key
 	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Own(wall, name, address),
 		Expire: wire.Seconds(Kept)}, true
 }

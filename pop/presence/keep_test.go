@@ -108,3 +108,54 @@ func TestSlotTakenByAnother(t *testing.T) {
 		t.Error("it has two")
 	}
 }
+
+// TestFewSlotsAreRead while no edge comes: one that does is known with the next read all the same, and one that took any slot, as older versions do,
+// when the turn has come to that.
+func TestFewSlotsAreRead(t *testing.T) {
+	s, now := secret.Of([]byte("test")), time.Unix(1_700_000_000, 0)
+	node := poptest.New(0)
+	edges := []*Slots{}
+	read := func() (keys int) {
+		c := edges[0].Keep(0, Edge{}, false, now)
+		return len(c[len(c)-1].Keys())
+	}
+	join := func(id uint64) {
+		p := New(s, id)
+		edges = append(edges, &p)
+	}
+	pass := func(seconds int) {
+		for range seconds {
+			for _, p := range edges {
+				keep(p, node, false, now)
+			}
+			now = now.Add(time.Second)
+		}
+	}
+	join(1)
+	join(2)
+	join(3)
+	pass(5)
+	if got := read(); got != slots+1 {
+		t.Errorf("%d keys are read while edges come, want all", got)
+	}
+	pass(10)
+	if got, most := read(), 3+near+inTurn+1; got > most {
+		t.Errorf("%d keys are read, want %d at most", got, most)
+	}
+	join(4)
+	pass(2)
+	if got := edges[0].Met(""); got != 3 {
+		t.Errorf("%d others are known after a read, want 3", got)
+	}
+	pass(15)
+	older := New(s, 5)
+	older.Take(slots - 2)
+	known := 0
+	for ; known <= slots/inTurn && edges[0].Met("") < 4; known++ {
+		node.Do(now, older.Fill(0, Edge{Name: "a"}, now))
+		pass(1)
+	}
+	if edges[0].Met("") < 4 {
+		t.Errorf("an edge in any slot is not known after %d reads", known)
+	}
+}

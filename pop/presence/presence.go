@@ -32,6 +32,8 @@ const (
 	slots = counter.MaxEdges
 	// A number once seen is believed so long: a lost node must not halve it
 	hold    = 10 * time.Second
+	near    = 3 // the free slots of which an edge takes one
+	inTurn  = 2 // slots that are read in turn
 	maxName = 64
 	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) +
 		secret.MACSize
@@ -65,7 +67,7 @@ func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received)
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
-	Keys string // of all slots, and of what is read with them, for a Get
+	Keys string // of all slots, and of what is read with them, for a Get of all
 	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is
 	// read with the slots, so it costs no command.
 	View []byte
@@ -76,7 +78,13 @@ type Slots struct {
 	secret   secret.Secret
 	id       uint64
 	keys     []string
-	slot     int // ours, or -1
+	index    map[string]int // of keys
+	viewKey  string
+	values   [][]byte  // of all slots, as last read
+	node     int       // where they were
+	came     time.Time // when an edge was last found that was not known
+	turn     int       // of the slots that are read in turn
+	slot     int       // ours, or -1
 	full     bool
 	held     bool // a slot was ours once, or is of the process that this one replaces
 	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
@@ -107,7 +115,11 @@ func New(s secret.Secret, id uint64) Slots {
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
-	p.Keys = strings.Join(p.keys, " ") + " " + s.ViewKey()
+	p.viewKey, p.values, p.index = s.ViewKey(), make([][]byte, slots), make(map[string]int)
+	for i, key := range p.keys {
+		p.index[key] = i
+	}
+	p.Keys = strings.Join(p.keys, " ") + " " + p.viewKey
 	return p
 }
 
@@ -314,7 +326,7 @@ func (p *Slots) Choose(name string, random uint64,
 	if p.full && now.Sub(p.room) < hold {
 		return 0, "", false, false
 	}
-	slot = p.free[random%uint64(len(p.free))]
+	slot = p.free[random%uint64(min(len(p.free), near))] // where others look for it
 	return slot, p.keys[slot], !p.filled[slot], true
 }
 
@@ -333,6 +345,9 @@ func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 
 // Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says
 // that a request waits for the answer. Below 0 there is no node, and nothing to send.
+//
+// While no edge comes it reads the slots that are filled, those that the next edge takes one of, and
+// a few others in turn, because an edge of an older version may take any.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -345,7 +360,33 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 		p.spoke, p.changed = now, false
 		list = append(list, p.Fill(node, self, now))
 	}
-	return append(list, wire.Command{Node: node, Op: wire.Get, Key: p.Keys})
+	keys := p.Keys
+	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold {
+		keys = p.some()
+	}
+	p.node = node
+	return append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
+}
+
+// some are the keys of slots to read while no edge comes.
+func (p *Slots) some() string {
+	var b strings.Builder
+	write := func(slot int) { b.WriteString(p.keys[slot]); b.WriteByte(' ') }
+	free := 0
+	for i := range slots {
+		switch {
+		case i == p.slot || p.filled[i]:
+			write(i)
+		case free < near:
+			write(i)
+			free++
+		case i/inTurn == p.turn:
+			write(i)
+		}
+	}
+	p.turn = (p.turn + 1) % (slots / inTurn)
+	b.WriteString(p.viewKey)
+	return b.String()
 }
 
 // Hasty reports whether the slots are to be read sooner than usual: this edge has none yet, or what it
@@ -394,8 +435,19 @@ func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 // edge of the PoP has written.
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now,
 	wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
-	forged = p.Read(r.Values[:slots], now, wall)
-	p.View = r.Values[slots]
+	keys := r.Keys()
+	for i, key := range keys {
+		if slot, is := p.index[key]; is {
+			p.values[slot] = r.Values[i]
+		} else {
+			p.View = r.Values[i]
+		}
+	}
+	known := len(p.peers)
+	forged = p.Read(p.values, now, wall)
+	if p.came.IsZero() || len(p.peers) > known {
+		p.came = now
+	}
 	slot, key, empty, takes := p.Choose(self.Name, random, now)
 	if takes {
 		op := wire.Add

@@ -29,7 +29,7 @@ type Rest struct {
 	Before string   // the executable of another edge, to compare with; "": none
 	Cases  []string // some of RestCases
 	For    time.Duration
-	After  time.Duration // from a block until a case "after a block" is measured
+	After  time.Duration // from the start, or a block, until a case with nodes is measured
 	Rounds int
 	Self   string // the executable of which "origin" is a subcommand
 	Say    func(string)
@@ -144,6 +144,8 @@ func (r *Rest) measure(ctx context.Context, i int) (figures []RestFigures, err e
 				return nil, err
 			}
 		}
+	}
+	if c.nodes > 0 { // an edge that starts reads more, to find out who is there
 		if err := wait(ctx, r.After); err != nil {
 			return nil, err
 		}
