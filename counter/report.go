@@ -296,8 +296,9 @@ type Reply struct {
 
 // replied notes an announcement, or an answer of the tier to a report of so many hits, and returns
 // the counter's state after it. Hits that could wait may have become urgent.
-func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64,
-	reported uint64, announcement bool) (reply Reply) {
+func (t Reports) replied(c Counter, l *lookup, now int64, reported uint64,
+	announcement bool) (reply Reply) {
+	s, st, i, at := l.s, l.store, l.i, l.at
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
@@ -499,48 +500,96 @@ func readTotal(r *algorithm.Spec, total uint64) uint64 {
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
-func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
-	past, total := false, readTotal(c.Rule, total)
-	reply := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		h, groups := s.store(c.Rule).record(int(k.Slot))
-		if past = h.state&readPast == 0 && readsAfter(c.Rule, h, groups, p, total); past {
-			h.state |= readPast
-		}
-	}, total, true)
-	reply.Past = past
+func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) (reply Reply) {
+	total = readTotal(c.Rule, total)
+	t.at(c, func(s *shard, st *store, i int) {
+		l := lookup{s: s, store: st, i: i, at: s.advance(st, i, c.Rule, t.ns(now))}
+		h, groups := st.record(i)
+		past := false
+		s.landed(c.Rule, h, p, func(*unconfirmed.Entry, int) {
+			if past = h.state&readPast == 0 && readsAfter(c.Rule, h, groups, p, total); past {
+				h.state |= readPast
+			}
+		})
+		reply = t.total(c, &l, p.Group, total, p.Sum(c.Rule), now)
+		reply.Past = past
+	})
 	reply.Near = told(c.Rule, reply.confirmed, p.Hits, total)
+	return reply
+}
+
+// Read takes in the tier's number for a group of which this table has nothing under way.
+func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) (reply Reply) {
+	t.at(c, func(s *shard, st *store, i int) {
+		l := lookup{s: s, store: st, i: i, at: s.advance(st, i, c.Rule, t.ns(now))}
+		reply = t.total(c, &l, group, readTotal(c.Rule, total), 0, now)
+	})
 	return reply
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported
 // again.
 func (t Reports) Returned(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+	t.unanswered(c, p, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.unconfirmed.Return(k, g, p.Hits)
 		k.Urgent = true
-	}, 0, false)
+	})
 }
 
 // Lost gives up a part of which it is unknown whether it reached the tier. Its hits still count
 // here; they are not reported again, because counting them twice would be worse than not at all.
 func (t Reports) Lost(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostUnknown += c.Rule.Packing().Sum(p.Hits)
-	}, 0, false)
+	t.unanswered(c, p, now, func(s *shard, _ *unconfirmed.Entry, _ int) {
+		s.stats.LostUnknown += p.Sum(c.Rule)
+	})
 }
 
 // Full gives up a part for which the tier has no memory: sending it again would not help. Its hits
 // still count here, and a tier that has memory for this group later receives them, because the next
 // report stores all that is known.
 func (t Reports) Full(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostFull += c.Rule.Packing().Sum(p.Hits)
-	}, 0, false)
+	t.unanswered(c, p, now, func(s *shard, _ *unconfirmed.Entry, _ int) {
+		s.stats.LostFull += p.Sum(c.Rule)
+	})
 }
 
-// Read takes in the tier's number for a group of which this table has nothing under way.
-func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Reply {
-	return t.answered(c, group, 0, now, nil, readTotal(c.Rule, total), true)
+// unanswered ends the flight of a part that brought no total, and does with its hits what is asked.
+func (t Reports) unanswered(c Counter, p Part, now time.Time,
+	do func(*shard, *unconfirmed.Entry, int)) {
+	t.at(c, func(s *shard, st *store, i int) {
+		s.advance(st, i, c.Rule, t.ns(now))
+		h := st.head(i)
+		s.landed(c.Rule, h, p, func(k *unconfirmed.Entry, g int) { do(s, k, g) })
+		if h.unconfirmed != 0 {
+			s.releaseEmpty(h.unconfirmed)
+		}
+	})
+}
+
+// landed ends the flight of a part, and does what its outcome asks if its hits were in flight. Others
+// are where the counter was pushed out meanwhile and came back.
+func (s *shard) landed(r *algorithm.Spec, h *head, p Part, do func(*unconfirmed.Entry, int)) {
+	g := int(int32(h.base - p.Group))
+	if g < 0 || g >= r.Groups() || p.Hits == 0 || h.unconfirmed == 0 {
+		return
+	}
+	if k := s.unconfirmed.At(h.unconfirmed); s.unconfirmed.Answer(k, g, p.Hits) {
+		do(k, g)
+	}
+}
+
+// total takes in the tier's total for a group, in answer to a report of so many hits.
+func (t Reports) total(c Counter, l *lookup, group uint32, total, reported uint64,
+	now time.Time) Reply {
+	h := l.store.head(l.i)
+	if g := int(int32(h.base - group)); g >= 0 && g < c.Rule.Groups() {
+		l.s.merge(l.store, l.i, c.Rule, g, total, false)
+	}
+	reply := t.replied(c, l, t.ns(now), reported, false)
+	if h.unconfirmed != 0 {
+		l.s.releaseEmpty(h.unconfirmed)
+	}
+	return reply
 }
 
 // Apply takes in what the tier has of a counter, read with a report of so many hits: groups, the
@@ -576,38 +625,7 @@ func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint6
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
 	}
-	return l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
-}
-
-// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's
-// total if there is one.
-func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time,
-	do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (reply Reply) {
-	r := c.Rule
-	t.at(c, func(s *shard, st *store, i int) {
-		at := s.advance(st, i, r, t.ns(now))
-		h := st.head(i)
-		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
-			// Other hits than these are in flight where the counter was pushed out meanwhile and
-			// came back.
-			if hits != 0 && h.unconfirmed != 0 {
-				k := s.unconfirmed.At(h.unconfirmed)
-				if s.unconfirmed.Answer(k, g, hits) {
-					do(s, k, g)
-				}
-			}
-			if learn {
-				s.merge(st, i, r, g, total, false)
-			}
-		}
-		if learn {
-			reply = s.replied(t.core, c, st, i, at, t.ns(now), r.Packing().Sum(hits), false)
-		}
-		if h.unconfirmed != 0 {
-			s.releaseEmpty(h.unconfirmed)
-		}
-	})
-	return reply
+	return t.replied(c, &l, t.ns(now), reported, announcement)
 }
 
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that
@@ -682,8 +700,8 @@ func (s *shard) source(k *unconfirmed.Entry) Source {
 }
 
 // count adds hits to the counter at i and, with a tier, to its unreported hits.
-func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm.Position,
-	hits uint32, estimate float64, now int64) {
+func (l *lookup) count(t *core, r *algorithm.Spec, hits uint32, estimate float64, now int64) {
+	s, st, i, at := l.s, l.store, l.i, l.at
 	groups := st.groups(i)
 	switch r.Remembers() {
 	case algorithm.Level:

@@ -100,7 +100,7 @@ func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 		a.held = true
 		return
 	}
-	l.s.count(&t.core, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	l.count(&t.core, a.Rule, a.Hits, a.Estimate, now)
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
 		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 	}
@@ -132,8 +132,7 @@ func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
 	if hits > 0 {
 		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(&t.core, a.Rule, l.store, l.i, l.at, hits,
-			a.Estimate+float64(hits)-float64(a.Hits), ns)
+		l.count(&t.core, a.Rule, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
 	}
 	l.s.unlock(&t.core)
 }
