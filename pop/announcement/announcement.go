@@ -482,11 +482,21 @@ func (a *Announcer) Apply(r record.Record, now time.Time) (started bool) {
 	return a.config.Blocks.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
-// What is best done a little later is left for a while, longer than the log takes. What one edge
-// finds about a source, all find that the source has just met, and one of them is enough to
-// announce it. So each of the others waits, for a time that differs from edge to edge, and drops
-// the task when it reads the announcement in the log.
-type tasks = timers[taskKey, task]
+// tasks are what is best done a little later, longer than the log takes. What one edge finds about a
+// source, all find that the source has just met, and one of them is enough to announce it. So each
+// of the others waits, for a time that differs from edge to edge, and drops the task when it reads
+// the announcement in the log. Each task is under a key, and each key there once. The zero value is
+// empty.
+type tasks struct {
+	list []taskKey // in the order in which they were left, dropped ones that were not due yet included
+	left map[taskKey]delayed
+	due  time.Time // of the first
+}
+
+type delayed struct {
+	task task
+	due  time.Time
+}
 
 type task struct {
 	what    taskKind
@@ -536,7 +546,7 @@ func (a *Announcer) leave(t task, now time.Time) {
 	if t.what == announceStage {
 		wait *= stageLater
 	}
-	if !a.tasks.has(t.key()) && !a.tasks.leave(t.key(), t, now.Add(wait)) {
+	if _, there := a.tasks.left[t.key()]; !there && !a.tasks.leave(t.key(), t, now.Add(wait)) {
 		a.do(t, now)
 	}
 }
@@ -562,12 +572,12 @@ func (a *Announcer) do(t task, now time.Time) {
 func (a *Announcer) done(t task) { a.tasks.drop(t.key()) }
 
 // Waiting reports whether something was left for later.
-func (a *Announcer) Waiting() bool { return a.tasks.len() > 0 }
+func (a *Announcer) Waiting() bool { return len(a.tasks.list) > 0 }
 
 // In is how soon what was left is due, and at least as soon as given.
 func (a *Announcer) In(least time.Duration, now time.Time) time.Duration {
-	if a.tasks.len() > 0 {
-		least = min(least, max(a.tasks.next().Sub(now), 0))
+	if len(a.tasks.list) > 0 {
+		least = min(least, max(a.tasks.due.Sub(now), 0))
 	}
 	return least
 }
@@ -593,49 +603,24 @@ func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Tim
 	}
 }
 
-// maxTimers is how many things timers hold.
-const maxTimers = 1 << 14
+// maxTasks is how many tasks wait.
+const maxTasks = 1 << 14
 
 // every is how often what is due is looked at.
 const every = 5 * time.Millisecond
 
-// timers keep what is best done a little later, each thing under a key, and each key once. The zero
-// value is empty.
-type timers[K comparable, T any] struct {
-	list []K // in the order in which they were left
-	left map[K]timer[T]
-	due  time.Time
-}
-
-type timer[T any] struct {
-	thing T
-	due   time.Time
-}
-
-// len is how many there are, dropped ones that were not due yet included.
-func (l *timers[K, T]) len() int { return len(l.list) }
-
-// next is when some are due, if there are any.
-func (l *timers[K, T]) next() time.Time { return l.due }
-
-// has reports whether something was left under a key.
-func (l *timers[K, T]) has(key K) bool {
-	_, there := l.left[key]
-	return there
-}
-
 // leave reports whether there is room. What was left before is due when it is now.
-func (l *timers[K, T]) leave(key K, thing T, due time.Time) bool {
-	if len(l.list) >= maxTimers {
+func (l *tasks) leave(key taskKey, t task, due time.Time) bool {
+	if len(l.list) >= maxTasks {
 		return false
 	}
 	if l.left == nil {
-		l.left = make(map[K]timer[T])
+		l.left = make(map[taskKey]delayed)
 	}
 	e, there := l.left[key]
 	if !there {
 		l.list = append(l.list, key)
-		e.thing = thing
+		e.task = t
 	}
 	e.due = due
 	l.left[key] = e
@@ -646,14 +631,14 @@ func (l *timers[K, T]) leave(key K, thing T, due time.Time) bool {
 }
 
 // drop drops what was left under a key.
-func (l *timers[K, T]) drop(key K) {
+func (l *tasks) drop(key taskKey) {
 	if len(l.list) > 0 {
 		delete(l.left, key)
 	}
 }
 
 // resume does what is due, and reports whether it was time to look.
-func (l *timers[K, T]) resume(now time.Time, do func(T)) bool {
+func (l *tasks) resume(now time.Time, do func(task)) bool {
 	if len(l.list) == 0 || now.Before(l.due) {
 		return false
 	}
@@ -671,7 +656,7 @@ func (l *timers[K, T]) resume(now time.Time, do func(T)) bool {
 			}
 		default:
 			delete(l.left, key)
-			do(e.thing)
+			do(e.task)
 		}
 	}
 	clear(list[len(l.list):])
