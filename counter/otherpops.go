@@ -211,8 +211,8 @@ func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint6
 	return wait
 }
 
-// otherHits are what one PoP has counted of a source under a rule, in the sub-windows of the counter
-// here.
+// otherHits are what one PoP has counted of a source under a rule, in the sub-windows of the
+// counter here.
 type otherHits struct {
 	pop    uint64 // stands for its name
 	newest uint32 // the number of groups[0], modulo 2^32

@@ -566,8 +566,8 @@ func (t Reports) unanswered(c Counter, p Part, now time.Time,
 	})
 }
 
-// landed ends the flight of a part, and does what its outcome asks if its hits were in flight. Others
-// are where the counter was pushed out meanwhile and came back.
+// landed ends the flight of a part, and does what its outcome asks if its hits were in flight.
+// Others are where the counter was pushed out meanwhile and came back.
 func (s *shard) landed(r *algorithm.Spec, h *head, p Part, do func(*unconfirmed.Entry, int)) {
 	g := int(int32(h.base - p.Group))
 	if g < 0 || g >= r.Groups() || p.Hits == 0 || h.unconfirmed == 0 {

@@ -629,8 +629,8 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 	h.base = l.at.Group
 }
 
-// evictionCost is how much would be lost with a counter: the share of its limit that is used, more than
-// all if requests have reserved of it, and most if it is in use.
+// evictionCost is how much would be lost with a counter: the share of its limit that is used, more
+// than all if requests have reserved of it, and most if it is in use.
 func (t *core) evictionCost(l *lookup, now int64, inUse []int) records.EvictionCost {
 	return func(i int) float64 {
 		h := l.store.head(i)

@@ -353,8 +353,8 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verif
 }
 
 // carryOver records the mitigations that are void under the new rules, and lifts those that no
-// RuleVersion covers. What an operator has blocked stays blocked as long as there is a rule of that name:
-// of each limit separately, which is known by its policy.
+// RuleVersion covers. What an operator has blocked stays blocked as long as there is a rule of that
+// name: of each limit separately, which is known by its policy.
 func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitigation.Bit) {
 	bits, at := s.limiter.Blocks, time.Now()
 	type heir struct {

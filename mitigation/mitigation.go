@@ -17,6 +17,7 @@ package mitigation
 
 import (
 	"iter"
+	"maps"
 	"math"
 	"net/netip"
 	"sync"
@@ -163,12 +164,8 @@ func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
 	}
-	t := &Table{
-		hasher:  counter.NewHasher(0),
-		wake:    wake,
-		started: make(map[Started]uint64),
-		commons: make(map[common]*common),
-	}
+	t := &Table{hasher: counter.NewHasher(0), wake: wake, started: make(map[Started]uint64),
+		commons: make(map[common]*common)}
 	for i := range t.shards {
 		t.shards[i].max = max(capacity/len(t.shards), 1)
 	}
@@ -243,13 +240,7 @@ func (t *Table) entry(k Key, b *Bit, now time.Time) *entry {
 		}
 		return t.clock(now) + int64(u.Sub(now)) // by the clock of now, whatever u has of it
 	}
-	return &entry{
-		key:     k,
-		start:   at(b.Start),
-		end:     at(b.End),
-		learned: at(b.Learned),
-		common:  t.common(b),
-	}
+	return &entry{k, at(b.Start), at(b.End), at(b.Learned), t.common(b)}
 }
 
 func (t *Table) common(b *Bit) *common {
@@ -280,17 +271,8 @@ func (t *Table) bit(e *entry) Bit {
 		return a.time(u)
 	}
 	c := e.common
-	return Bit{
-		Start:   at(e.start),
-		End:     at(e.end),
-		Learned: at(e.learned),
-		By:      c.By,
-		Shadow:  c.Shadow,
-		Reason:  c.Reason,
-		Who:     c.Who,
-		Memory:  c.Memory,
-		Version: c.Version,
-	}
+	return Bit{Start: at(e.start), End: at(e.end), Learned: at(e.learned), By: c.By,
+		Shadow: c.Shadow, Reason: c.Reason, Who: c.Who, Memory: c.Memory, Version: c.Version}
 }
 
 // What is known of requests since Asked was last called.
@@ -361,8 +343,8 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 // Start mitigates k until b.End and reports whether that changed anything: it was not in force, or
 // ends later now, or an operator says otherwise. A verdict never shortens a mitigation, and changes
 // none that is ByAdmin; one of this edge that fell before the last Lift of k is void, as is a
-// peer's, one under a rule version that holds no more (SetVersions), and what is worth less than all that a full
-// table could drop for it. Bits ByEdge that changed something wait for TakeUnsent.
+// peer's, one under a rule version that holds no more (SetVersions), and what is worth less than
+// all that a full table could drop for it. Bits ByEdge that changed something wait for TakeUnsent.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -376,8 +358,8 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was {
 		old = t.bit(e)
 	}
-	if t.invalid(k, b.By, b.Version) ||
-		(b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.invalidates(k, b.Start) ||
+	verdict := b.By == ByEdge || b.By == ByPeer
+	if t.invalid(k, b.By, b.Version) || verdict && t.lifted.invalidates(k, b.Start) ||
 		was && !b.replaces(old) {
 		s.mu.Unlock()
 		return false
@@ -415,7 +397,8 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	return true
 }
 
-// AddPeerBlock is Start for a block of another PoP, which this edge sends to its own PoP like a verdict.
+// AddPeerBlock is Start for a block of another PoP, which this edge sends to its own PoP like a
+// verdict.
 func (t *Table) AddPeerBlock(k Key, b Bit, now time.Time) bool {
 	b.By = ByPeer
 	if !t.Start(k, b, now) {
@@ -427,12 +410,18 @@ func (t *Table) AddPeerBlock(k Key, b Bit, now time.Time) bool {
 
 // LiftPeers ends what other PoPs have said.
 func (t *Table) LiftPeers() {
+	t.dropAll(func(e *entry) bool { return e.common.By == ByPeer })
+}
+
+// dropAll drops the entries that are over by what over says.
+func (t *Table) dropAll(over func(*entry) bool) {
 	defer t.loosened.Add(1)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.mu.Lock() // whoever has put a bit there by what held before has done so by now
 		for e := range s.all() {
-			if _, h := t.shardOf(e.key); e.common.By == ByPeer {
+			if over(e) {
+				_, h := t.shardOf(e.key)
 				s.drop(h, e.key)
 			}
 		}
@@ -585,22 +574,14 @@ func (t *Table) Evicted() uint64 { return t.evicted.Load() }
 func (t *Table) Forget(kept func(rule uint32) bool) {
 	t.startedMu.Lock()
 	defer t.startedMu.Unlock()
-	for k := range t.started {
-		if !kept(k.Rule) {
-			delete(t.started, k)
-		}
-	}
+	maps.DeleteFunc(t.started, func(k Started, _ uint64) bool { return !kept(k.Rule) })
 }
 
 // Started returns how many mitigations have begun, by rule and by cause.
 func (t *Table) Started() map[Started]uint64 {
 	t.startedMu.Lock()
 	defer t.startedMu.Unlock()
-	out := make(map[Started]uint64, len(t.started))
-	for k, n := range t.started {
-		out[k] = n
-	}
-	return out
+	return maps.Clone(t.started)
 }
 
 // What an order may name instead of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
@@ -670,9 +651,9 @@ func (p *prefixes) sweep(now time.Time) {
 	p.tree.Store(tree)
 }
 
-// WiderPrefixes appends to buf the sources that hold all of a prefix and of which operators have said
-// something, the narrowest first, and returns it. Until reports whether their orders are still in
-// force.
+// WiderPrefixes appends to buf the sources that hold all of a prefix and of which operators have
+// said something, the narrowest first, and returns it. Until reports whether their orders are still
+// in force.
 func (t *Table) WiderPrefixes(p netip.Prefix, buf []counter.Source) []counter.Source {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() || !tree.LookupPrefix(p) {
@@ -717,28 +698,15 @@ func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Ti
 
 // OrderOf is the operators' bit by which UntilOf is what it is: that of k, of a wider source, or of
 // another rule whose variant k is of (0: none). It is for requests that are refused.
-func (t *Table) OrderOf(
-	k Key,
-	of uint32,
-	covering []counter.Source,
-	until, now time.Time,
-) (Bit, bool) {
-	for _, rule := range [...]uint32{k.Rule, of} {
-		if bit, in := t.Get(
-			Key{Rule: rule, Source: k.Source},
-			now,
-		); rule != 0 && in && bit.By == ByAdmin &&
-			bit.End.Equal(until) {
-			return bit, true
-		}
-	}
-	for _, s := range covering {
+func (t *Table) OrderOf(k Key, of uint32, wider []counter.Source,
+	until, now time.Time) (Bit, bool) {
+	for i, s := range append([]counter.Source{k.Source}, wider...) {
 		for _, rule := range [...]uint32{k.Rule, of, AllRules} {
-			if bit, in := t.Get(
-				Key{Rule: rule, Source: s},
-				now,
-			); rule != 0 && in && bit.By == ByAdmin &&
-				bit.End.Equal(until) {
+			if rule == 0 || i == 0 && rule == AllRules {
+				continue
+			}
+			bit, in := t.Get(Key{Rule: rule, Source: s}, now)
+			if in && bit.By == ByAdmin && bit.End.Equal(until) {
 				return bit, true
 			}
 		}
@@ -764,9 +732,9 @@ func (t *Table) Ordered(what uint32, covering []counter.Source, now time.Time) b
 	return false
 }
 
-// A RuleVersion is what of a rule a verdict depends on. A verdict outlives it: the verdict waits in a
-// request under way, among the Unsent, in the tier, or in a process that hands over to another, while
-// its rule changes. So a verdict carries its version wherever it goes.
+// A RuleVersion is what of a rule a verdict depends on. A verdict outlives it: the verdict waits in
+// a request under way, among the Unsent, in the tier, or in a process that hands over to another,
+// while its rule changes. So a verdict carries its version wherever it goes.
 type RuleVersion struct {
 	Limit            uint32 // hits in a window
 	Timeout, Longest time.Duration
@@ -778,31 +746,26 @@ func VersionOf(limit uint32, timeout time.Duration, r Repeat) RuleVersion {
 }
 
 // Invalidates reports whether a verdict under an older version is none under v, because v allows
-// more: a source that went over a lower limit may be within this one, and a source that was mitigated
-// for longer may be free by now.
+// more: a source that went over a lower limit may be within this one, and a source that was
+// mitigated for longer may be free by now.
 func (v RuleVersion) Invalidates(old RuleVersion) bool {
 	return old.Limit < v.Limit || old.Timeout > v.Timeout || old.Longest > v.Longest
 }
 
 // SetVersions sets which rules are in force from now on, by their IDs, and drops what is void under
-// them: verdicts under rules that are not, and those that RuleVersion.Invalidates. It returns them. No verdict
-// that is void starts from here on, wherever it comes from and however late. What operators say is
-// no verdict, and stays.
+// them: verdicts under rules that are not, and those that RuleVersion.Invalidates. It returns them.
+// No verdict that is void starts from here on, wherever it comes from and however late. What
+// operators say is no verdict, and stays.
 func (t *Table) SetVersions(rules map[uint32]RuleVersion) (void map[Key]Bit) {
 	t.versions.Store(&rules)
-	defer t.loosened.Add(1)
 	void = make(map[Key]Bit)
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock() // a writer that has read the old versions has put its bit there by now
-		for e := range s.all() {
-			if _, h := t.shardOf(e.key); t.invalid(e.key, e.common.By, e.common.Version) {
-				void[e.key] = t.bit(e)
-				s.drop(h, e.key)
-			}
+	t.dropAll(func(e *entry) bool {
+		if !t.invalid(e.key, e.common.By, e.common.Version) {
+			return false
 		}
-		s.mu.Unlock()
-	}
+		void[e.key] = t.bit(e)
+		return true
+	})
 	return void
 }
 
@@ -839,6 +802,9 @@ func (l *lifted) note(k Key, now time.Time) {
 
 // invalidates reports whether a verdict fell before the last lift.
 func (l *lifted) invalidates(k Key, verdict time.Time) bool {
+	if l.n.Load() == 0 {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !verdict.After(l.at[k])
@@ -850,10 +816,6 @@ func (l *lifted) sweep(now time.Time) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k, at := range l.at {
-		if now.Sub(at) > verdictTime {
-			delete(l.at, k)
-		}
-	}
+	maps.DeleteFunc(l.at, func(_ Key, at time.Time) bool { return now.Sub(at) > verdictTime })
 	l.n.Store(int64(len(l.at)))
 }

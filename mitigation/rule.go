@@ -15,8 +15,8 @@ type Rule struct {
 	// how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
 	Timeout time.Duration
 	Shadow  bool // it counts and decides, and refuses no request
-	// ExtraLimit says that it is another limit of the rule of that Name than its first: operators lift
-	// it along with the first, and block under the first alone.
+	// ExtraLimit says that it is another limit of the rule of that Name than its first: operators
+	// lift it along with the first, and block under the first alone.
 	ExtraLimit bool
 	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: what
 	// operators say of a source under that holds here as well. A lift under Name ends mitigations

@@ -250,7 +250,8 @@ func (k *Ticket) admitted(r *Spec, e *entry, now int64) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// Confirm returns the tier's answer. What has NoAnswer is to be decided Locally, or to be Cancelled.
+// Confirm returns the tier's answer. What has NoAnswer is to be decided Locally, or to be
+// Cancelled.
 func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	if k.pending == nil {
 		return k.answer

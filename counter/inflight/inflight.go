@@ -107,10 +107,10 @@ type stored struct {
 }
 
 // confirmation is a round of requests that wait together for one answer of the tier. Requests of a
-// key that come while a round of it is under way are its next round: so a key has two rounds at most,
-// and a request waits for two answers at most. The tier counts in one order, so one number decides
-// who has a slot: the room that it leaves to the whole round, which requests use up in the order in
-// which they take the answer.
+// key that come while a round of it is under way are its next round: so a key has two rounds at
+// most, and a request waits for two answers at most. The tier counts in one order, so one number
+// decides who has a slot: the room that it leaves to the whole round, which requests use up in the
+// order in which they take the answer.
 type confirmation struct {
 	Reply   chan struct{} // closed when there is an answer, or when none will come
 	waiting uint32        // requests that have neither taken the answer nor gone on without it
@@ -188,8 +188,8 @@ func (t *Table) mark(e *entry) {
 	}
 }
 
-// Confirm returns the tier's answer about a slot. One with NoAnswer is kept, for Leave to give back; a
-// rejected one is gone.
+// Confirm returns the tier's answer about a slot. One with NoAnswer is kept, for Leave to give
+// back; a rejected one is gone.
 func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {

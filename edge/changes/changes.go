@@ -38,8 +38,8 @@ const (
 	Stop Does = "stop"
 )
 
-// TrialPrefix begins the name under which a try travels. It is in no overlay: tryout.InForce tells which
-// are.
+// TrialPrefix begins the name under which a try travels. It is in no overlay: tryout.InForce tells
+// which are.
 const TrialPrefix = "try:"
 
 // Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version

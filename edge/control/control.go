@@ -58,8 +58,8 @@ type View struct {
 
 // PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.
 type PoP struct {
-	// Order puts what an operator said in force on all edges of the PoP, this one included. It waits
-	// for that, or for a while, and says how far it has come. The error is ErrFull.
+	// Order puts what an operator said in force on all edges of the PoP, this one included. It
+	// waits for that, or for a while, and says how far it has come. The error is ErrFull.
 	Order func(mitigation.Order) (Spread, error)
 	// Nodes describes the tier for the API.
 	Nodes func() []member.Node

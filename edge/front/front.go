@@ -26,11 +26,11 @@ import (
 	"sluice/edge/message"
 )
 
-// A HeadFilter is the one that fasthttp is given. It reads what the client sends, finds one
-// head, checks it, and shows exactly that head: without the lines that frame the body and without
-// Expect, and nothing beyond it until the handler has run. So where a request ends is never for
-// fasthttp to decide. What is no request is shown as DummyRequest, so that it comes to the handler, and
-// is refused there, like any other.
+// A HeadFilter is the one that fasthttp is given. It reads what the client sends, finds one head,
+// checks it, and shows exactly that head: without the lines that frame the body and without Expect,
+// and nothing beyond it until the handler has run. So where a request ends is never for fasthttp to
+// decide. What is no request is shown as DummyRequest, so that it comes to the handler, and is
+// refused there, like any other.
 //
 // What fasthttp writes after the handler is the answer, unless the handler has relayed one itself:
 // then it is dropped. Requests of a client that is blocked already are answered here, and not

@@ -203,7 +203,8 @@ type Rule struct {
 // refuses reports whether being over its limit refuses a request.
 func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
 
-// notEnforced is the verdict of a rule that would refuse: shadows and tags have verdicts of their own.
+// notEnforced is the verdict of a rule that would refuse: shadows and tags have verdicts of their
+// own.
 func (r *Rule) notEnforced(v Verdict) Verdict {
 	switch {
 	case r.Shadow:

@@ -8,10 +8,10 @@ import (
 
 // Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each
 // request (package exact), and a request waits until it does, as long as Limiter.Wait lets it, once
-// for all its rules. If the tier has not answered by then the rule's failure policy decides; local is what
-// this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed refuses
-// until that matters no more; others go on with what is left. No counter is asked under such a
-// rule.
+// for all its rules. If the tier has not answered by then the rule's failure policy decides; local
+// is what this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed
+// refuses until that matters no more; others go on with what is left. No counter is asked under
+// such a rule.
 //
 // A request that another rule refuses, or whose answer does not count, is taken back. A refused
 // source is refused without the tier for as long as nothing can have changed, a second at most.
@@ -79,8 +79,8 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// keeps reports whether a rule admits a request, by the tier's answer, or else by its failure policy. If
-// refused, another has.
+// keeps reports whether a rule admits a request, by the tier's answer, or else by its failure
+// policy. If refused, another has.
 func (l *Limiter) keeps(t *ticket, refused bool, wall time.Time) bool {
 	r, k := t.result, &t.Ticket
 	switch l.Exact.Confirm(k, wall) {
@@ -145,8 +145,8 @@ func (l *Limiter) Peek(r *Rule, source counter.Source,
 	return l.Counters.Peek(r.Counter, source, now)
 }
 
-// fallBack applies a rule's failure policy where the tier has not answered in time. If it skips, that is
-// all that is to be decided.
+// fallBack applies a rule's failure policy where the tier has not answered in time. If it skips,
+// that is all that is to be decided.
 func (r *RuleResult) fallBack() (admits, skips bool) {
 	switch r.Rule.OnStoreFailure {
 	case Open:

@@ -135,8 +135,8 @@ func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time
 	return until
 }
 
-// unanswered applies the failure policies of rules while no node answers for a source, and reports whether
-// one refuses.
+// unanswered applies the failure policies of rules while no node answers for a source, and reports
+// whether one refuses.
 func (l *Limiter) unanswered(d *Decision) (refused bool) {
 	if l.Up == nil {
 		return false
@@ -357,8 +357,8 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	}
 }
 
-// IsBlocked reports whether a mitigation refuses all requests of a source under a rule. It is for what
-// is costly to find out about a request that is refused anyhow.
+// IsBlocked reports whether a mitigation refuses all requests of a source under a rule. It is for
+// what is costly to find out about a request that is refused anyhow.
 func (l *Limiter) IsBlocked(r *Rule, source counter.Source, covering []counter.Source,
 	now time.Time) bool {
 	return !l.BlockedUntil(r, source, covering, now).IsZero()
@@ -383,7 +383,8 @@ func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source,
 }
 
 // While no node answers, each edge counts alone, and all edges together would admit a source the
-// whole limit each. A rule whose failure policy is Share has each of them admit its share of what is left:
+// whole limit each. A rule whose failure policy is Share has each of them admit its share of what
+// is left:
 //
 //	(limit - known) / edges    rounded up, and at most limit / edges, rounded down, but 1 at least
 //
@@ -434,8 +435,8 @@ func (l *Limiter) shareInFlight(r *Rule) *inflight.Concurrency {
 // A rule with a concurrency has so many slots over the PoP, and a request holds one from its
 // decision until Leave. Where there is a tier the request waits until that has counted it, as under
 // check: sync (exact.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
-// not answered by then, the rule's failure policy decides; local is this edge's own count against the
-// whole concurrency.
+// not answered by then, the rule's failure policy decides; local is this edge's own count against
+// the whole concurrency.
 //
 // No mitigation starts for want of a slot, because one may come free at any moment. What an
 // exchange costs the tier is in package inflight.

@@ -47,10 +47,10 @@ func AppendPath(buf, target []byte) ([]byte, Interpretation) {
 	return Canonicalize(buf[:0], path, 0)
 }
 
-// An Interpretation is how origins take a path that others take otherwise; they go together in any way. The
-// edge cannot know which origin is behind it, so a rule is about a request if it is about any
-// interpretation of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below
-// /api/ for the origin.
+// An Interpretation is how origins take a path that others take otherwise; they go together in any
+// way. The edge cannot know which origin is behind it, so a rule is about a request if it is about
+// any interpretation of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a
+// page below /api/ for the origin.
 type Interpretation uint8
 
 const (
@@ -65,12 +65,12 @@ const (
 	// The path ends at its first semicolon, and what follows is the query (find-my-way: /api;/x)
 	QueryCut
 
-	// TooMany is no interpretation: origins disagree on what the path is in more ways than are worth
-	// trying. Real clients send no such path: one with a .. that is, or goes back over, what only
-	// some take for a segment; with a control byte, of which a null byte ends the path for some and
-	// a line feed is overlooked by others' patterns; with encoded slashes within parameters and
-	// without; with what only some decode (%u002f, a slash in overlong UTF-8); with more than
-	// maxOddSegments segments that are empty, . or .., at which servers behind are slow.
+	// TooMany is no interpretation: origins disagree on what the path is in more ways than are
+	// worth trying. Real clients send no such path: one with a .. that is, or goes back over, what
+	// only some take for a segment; with a control byte, of which a null byte ends the path for
+	// some and a line feed is overlooked by others' patterns; with encoded slashes within
+	// parameters and without; with what only some decode (%u002f, a slash in overlong UTF-8); with
+	// more than maxOddSegments segments that are empty, . or .., at which servers behind are slow.
 	TooMany
 )
 

@@ -52,8 +52,8 @@ func Honest(answers, well uint64) bool {
 // IsWell reports whether an answer is a good one to a source that may be honest.
 func IsWell(status int) bool { return status >= 200 && status < 400 }
 
-// Registry has the samples of all rules of an edge. The zero Registry is ready. It is safe for concurrent
-// use.
+// Registry has the samples of all rules of an edge. The zero Registry is ready. It is safe for
+// concurrent use.
 type Registry struct {
 	mu      sync.Mutex
 	samples map[string]*Sample

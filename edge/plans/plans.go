@@ -1,9 +1,9 @@
 // Package plans keeps which plan a client is on, and which limits were agreed with it alone.
 //
 // What operators say of a client is a list of quotas, kept in a store that edges share. An edge has
-// all of it in memory: a Builder takes in what changes, and makes a Snapshot of it, which is immutable
-// and the only thing that a request looks at. A quota that begins or ends at a time makes the next
-// Snapshot then. A Loader reads the store in the background. No request waits for a store.
+// all of it in memory: a Builder takes in what changes, and makes a Snapshot of it, which is
+// immutable and the only thing that a request looks at. A quota that begins or ends at a time makes
+// the next Snapshot then. A Loader reads the store in the background. No request waits for a store.
 //
 // A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a
 // key.

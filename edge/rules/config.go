@@ -140,8 +140,8 @@ func NamesOf(own []OwnAction) []Action {
 	return names
 }
 
-// unless is the fact that is not known of requests that a rule with this action is about; nil: it is
-// about all. The action must be there.
+// unless is the fact that is not known of requests that a rule with this action is about; nil: it
+// is about all. The action must be there.
 func (d *Defaults) unless(a Action) (*key.Fact, error) {
 	if a != "" && !slices.Contains(NamesOf(d.Actions), a) {
 		return nil, fmt.Errorf("%q is not possible in this program", a)

@@ -203,8 +203,8 @@ func (r *Runs) Answered(list []rules.TriedResult, status int) {
 	}
 }
 
-// Registry has the tries of an edge: those that run, and the last of those that have ended. The zero
-// Registry has none. It is safe for concurrent use.
+// Registry has the tries of an edge: those that run, and the last of those that have ended. The
+// zero Registry has none. It is safe for concurrent use.
 type Registry struct {
 	mu    sync.Mutex
 	runs  *Runs

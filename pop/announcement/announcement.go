@@ -53,8 +53,8 @@ type Config struct {
 	Counted func(across.Count)
 }
 
-// Announcer announces what this edge finds, and learns what others announce. SetRules, AddPeerBlock,
-// AddCount and Peers may be called from anywhere, all else belongs to one goroutine.
+// Announcer announces what this edge finds, and learns what others announce. SetRules,
+// AddPeerBlock, AddCount and Peers may be called from anywhere, all else belongs to one goroutine.
 type Announcer struct {
 	Budget Budget
 	// From a verdict on another edge until it was in force on this one
@@ -451,7 +451,8 @@ func (a *Announcer) Apply(r record.Record, now time.Time) (started bool) {
 	case r.Epoch > epoch && wall.Sub(r.Start) >= log.Kept:
 		return false // recorded long ago, and the lift is forgotten
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
-		a.config.Operators.Invalidate(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
+		name := operatorlog.Name{Rule: rule.Name, Source: r.Source}
+		a.config.Operators.Invalidate(name, r.Epoch, now)
 	}
 	if r.Kind == record.OtherPoPs {
 		a.learnElsewhere(rule, &r, now)
@@ -482,11 +483,11 @@ func (a *Announcer) Apply(r record.Record, now time.Time) (started bool) {
 	return a.config.Blocks.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
-// tasks are what is best done a little later, longer than the log takes. What one edge finds about a
-// source, all find that the source has just met, and one of them is enough to announce it. So each
-// of the others waits, for a time that differs from edge to edge, and drops the task when it reads
-// the announcement in the log. Each task is under a key, and each key there once. The zero value is
-// empty.
+// tasks are what is best done a little later, longer than the log takes. What one edge finds about
+// a source, all find that the source has just met, and one of them is enough to announce it. So
+// each of the others waits, for a time that differs from edge to edge, and drops the task when it
+// reads the announcement in the log. Each task is under a key, and each key there once. The zero
+// value is empty.
 type tasks struct {
 	list []taskKey // in the order in which they were left, dropped ones that were not due yet included
 	left map[taskKey]delayed

@@ -27,11 +27,12 @@ func (a *Announcer) announceToPeers(b *Bit) {
 		Limit: r.Limit, Window: rule.Counter.Window})
 }
 
-// AddPeerBlock puts a block into force that the PoP from has sent, announced at a time on its clock, and
-// sends it to all edges of this PoP: one add, and a line of the log. It is no longer, from its
-// start, than the longest that the rule here has, and none where the rule allows more or counts by
-// other prefixes. It may be called from anywhere.
-func (a *Announcer) AddPeerBlock(from string, b across.Block, announced, now time.Time) across.Outcome {
+// AddPeerBlock puts a block into force that the PoP from has sent, announced at a time on its
+// clock, and sends it to all edges of this PoP: one add, and a line of the log. It is no longer,
+// from its start, than the longest that the rule here has, and none where the rule allows more or
+// counts by other prefixes. It may be called from anywhere.
+func (a *Announcer) AddPeerBlock(from string, b across.Block,
+	announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
 		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow &&
@@ -55,7 +56,8 @@ func (a *Announcer) AddPeerBlock(from string, b across.Block, announced, now tim
 		rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
 	bit.Reason = "PoP " + from
-	if !a.config.Blocks.AddPeerBlock(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
+	key := mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}
+	if !a.config.Blocks.AddPeerBlock(key, bit, now) {
 		return across.Known
 	}
 	return across.Imposed

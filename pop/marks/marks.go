@@ -65,8 +65,8 @@ type seen struct {
 	read, grew time.Time // last, by our clock: when there was a mark, and when it was a new one
 }
 
-// Detector is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all
-// else belongs to one goroutine.
+// Detector is what an edge knows of the marks on all nodes. Secrets may be called from anywhere,
+// all else belongs to one goroutine.
 type Detector struct {
 	Keys string // of all slots of a node, for a Get; "": this edge leaves no marks, and reads none
 

@@ -55,8 +55,8 @@ type pipeline struct {
 	drops   *drops
 	// Without a complete answer, or for a write, before the connection is given up
 	patience time.Duration
-	// The caller of send writes where nothing is under way: such a write does not wait, and wakes no
-	// goroutine. For polls, which are most of what an edge at rest does.
+	// The caller of send writes where nothing is under way: such a write does not wait, and wakes
+	// no goroutine. For polls, which are most of what an edge at rest does.
 	direct bool
 
 	mu sync.Mutex

@@ -51,9 +51,9 @@ type ruleSet struct {
 	of map[uint32]uint32
 }
 
-// List is this edge's copy of what operators have said, and what of it is in force. Apply, Invalidate,
-// Sweep, Epoch, Settling, Look and Answered belong to one goroutine; all else may be called from
-// anywhere.
+// List is this edge's copy of what operators have said, and what of it is in force. Apply,
+// Invalidate, Sweep, Epoch, Settling, Look and Answered belong to one goroutine; all else may be
+// called from anywhere.
 type List struct {
 	config Config
 	rules  atomic.Pointer[ruleSet]
@@ -177,10 +177,10 @@ func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 	self := l.self()
 	for _, e := range append([]presence.Edge{self}, l.others...) {
 		s.Known++
-		if slices.ContainsFunc(marks, func(m operatorlog.Mark) bool {
-			return !has(e.Marks, m) ||
-				slices.Contains(e.Refused, m)
-		}) {
+		lacks := func(m operatorlog.Mark) bool {
+			return !has(e.Marks, m) || slices.Contains(e.Refused, m)
+		}
+		if slices.ContainsFunc(marks, lacks) {
 			s.Missing = append(s.Missing, e.Name)
 		} else {
 			s.Have++
@@ -203,8 +203,7 @@ func (l *List) Silent() []string {
 // has reports whether a word is among those that marks stand for.
 func has(marks []operatorlog.Mark, m operatorlog.Mark) bool {
 	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool {
-		return k.Edge == m.Edge &&
-			k.Generation >= m.Generation
+		return k.Edge == m.Edge && k.Generation >= m.Generation
 	})
 }
 
@@ -335,11 +334,9 @@ func (l *List) SetOthers(slots *presence.Slots, now time.Time) {
 		l.others = append(l.others, e)
 		delete(l.silent, e.Name)
 	})
-	maps.DeleteFunc(l.silent,
-		func(name string, since time.Time) bool {
-			return now.Sub(since) >= silentFor ||
-				name == l.name()
-		})
+	maps.DeleteFunc(l.silent, func(name string, since time.Time) bool {
+		return now.Sub(since) >= silentFor || name == l.name()
+	})
 }
 
 // wait is how long operators wait for the others to have a word.
@@ -596,7 +593,7 @@ func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
 }
 
 // Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a
-// verdict that fell before is no fresh.
+// verdict that fell before is none.
 func (l *List) Settling(key mitigation.Key) bool {
 	_, lifted := l.settling[key]
 	return lifted
@@ -719,8 +716,8 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 	}
 }
 
-// Invalidate begins an epoch: what was counted or started before is not in force any more. Apply does so
-// as well; another edge may know of a lift before its entry is here.
+// Invalidate begins an epoch: what was counted or started before is not in force any more. Apply
+// does so as well; another edge may know of a lift before its entry is here.
 func (l *List) Invalidate(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
 		l.lifts = make(map[operatorlog.Name]lift)

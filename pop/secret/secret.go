@@ -147,8 +147,8 @@ func (s Secret) Bytes() (b [16]byte) {
 	return b
 }
 
-// Passes are the keys of MACs under what clients are given: that of the secret, then that of the one
-// which it replaces.
+// Passes are the keys of MACs under what clients are given: that of the secret, then that of the
+// one which it replaces.
 func (s Secret) Passes() (keys [][16]byte) {
 	for _, line := range s.Lines() {
 		var b [16]byte

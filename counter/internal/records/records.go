@@ -313,16 +313,16 @@ func (s *Shard) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// An EvictionCost says how much would be lost with the record of an index: 0 if nothing. One of highCost or
-// more is not pushed out while there is a lesser one in its page.
+// An EvictionCost says how much would be lost with the record of an index: 0 if nothing. One of
+// highCost or more is not pushed out while there is a lesser one in its page.
 type EvictionCost func(i int) float64
 
 // highCost is half of what there is to lose.
 const highCost = 0.5
 
-// victim chooses the record that leaves the full page of slot: the record with the least eviction cost of
-// those in its word of tags, which have begun to be fetched, or of the page if none of those is
-// below highCost.
+// victim chooses the record that leaves the full page of slot: the record with the least eviction
+// cost of those in its word of tags, which have begun to be fetched, or of the page if none of
+// those is below highCost.
 func (s *Shard) victim(slot, start int, of EvictionCost) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
 	if least >= highCost {

@@ -97,8 +97,8 @@ func appendTwo(to []byte, n int) []byte {
 	return append(to, digits[n/10], digits[n%10])
 }
 
-// appendEnds appends the first and the last character of the first protocol, or of its bytes in hexadecimal
-// where one of them is no letter and no digit.
+// appendEnds appends the first and the last character of the first protocol, or of its bytes in
+// hexadecimal where one of them is no letter and no digit.
 func appendEnds(to []byte, protocols []string) []byte {
 	if len(protocols) == 0 || protocols[0] == "" {
 		return append(to, "00"...)

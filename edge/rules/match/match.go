@@ -128,7 +128,8 @@ func (m *Config) isCompiled() bool {
 	return len(m.regexps) == len(m.Paths) && (m.regexp != nil || !strings.HasPrefix(m.Path, "~"))
 }
 
-// MarshalJSON shows Paths as a file has them, as a list under path, and facts as fields like others.
+// MarshalJSON shows Paths as a file has them, as a list under path, and facts as fields like
+// others.
 func (m Config) MarshalJSON() (text []byte, err error) {
 	type plain Config
 	if len(m.Paths) == 0 {

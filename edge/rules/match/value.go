@@ -25,8 +25,8 @@ const (
 	maxValues     = 64   // of a Value
 	maxExpression = 1000 // bytes of a regular expression
 	// MaxSearchedValue is how many bytes of a value a regular expression is given. It takes 100 ns
-	// for a byte. A longer one is taken for one that is found, or, under not, that is not: no client
-	// may dodge a rule by its length.
+	// for a byte. A longer one is taken for one that is found, or, under not, that is not: no
+	// client may dodge a rule by its length.
 	MaxSearchedValue = 1 << 10
 )
 

@@ -67,8 +67,8 @@ func envoy(r *Result, text string) error {
 	return nil
 }
 
-// domainsIn finds the mappings of a document that have a domain: itself, a part of a chart's values,
-// or what a ConfigMap of Kubernetes has as text.
+// domainsIn finds the mappings of a document that have a domain: itself, a part of a chart's
+// values, or what a ConfigMap of Kubernetes has as text.
 func domainsIn(t *tree, depth int) (found []*tree) {
 	if t == nil || depth > 20 {
 		return nil

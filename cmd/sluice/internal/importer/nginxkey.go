@@ -48,8 +48,8 @@ func keyParts(name string) (part string, note string) {
 const requestURI = "$request_uri has the query as well, and a path has not"
 
 // named notes that the key of a zone is what names the client, or that it tells more requests apart
-// than a rule's would. Its rules are shadows: as long as no proxy is trusted, all clients behind one
-// are one source.
+// than a rule's would. Its rules are shadows: as long as no proxy is trusted, all clients behind
+// one are one source.
 func (z *zone) named(variable, note string) {
 	if note == "" {
 		return
@@ -229,8 +229,8 @@ func of(variable string) string {
 	return map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind]
 }
 
-// expressions has a variable be one of the patterns of a map: texts, whatever their case, or regular
-// expressions. It reports whether each can be said.
+// expressions has a variable be one of the patterns of a map: texts, whatever their case, or
+// regular expressions. It reports whether each can be said.
 func (z *zone) expressions(variable string, patterns []string, to *yaml.MapSlice, use bool,
 	written string) bool {
 	if !use || len(patterns) == 0 {

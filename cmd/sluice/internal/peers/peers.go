@@ -43,7 +43,8 @@ const (
 
 // Peers is what one edge has to do with other PoPs.
 type Peers struct {
-	// AddPeerBlock puts a block of another PoP into force, which was sent at a time on the clock there.
+	// AddPeerBlock puts a block of another PoP into force, which was sent at a time on the clock
+	// there.
 	AddPeerBlock func(from string, b across.Block, sent, now time.Time) across.Outcome
 	// AddCount adds what another PoP has counted, likewise.
 	AddCount func(from string, c across.Count, sent, now time.Time) across.Outcome

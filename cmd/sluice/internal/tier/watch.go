@@ -17,8 +17,8 @@ import (
 var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone until one of them leaves", counter.MaxEdges)
 
 // watch records which nodes and edges go and come, when this edge counts alone, and which edges
-// count under another secret, until ctx is done. It looks once a beat: a node that was away for less
-// may be missed.
+// count under another secret, until ctx is done. It looks once a beat: a node that was away for
+// less may be missed.
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
 	beat.Every(ctx, beat.Period, func(now time.Time) {
