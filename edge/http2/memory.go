@@ -22,10 +22,11 @@ import (
 //   - above three quarters, those are that have waited for a moment, of sources that hold more than
 //     their share: the bound by the number of sources that hold any; a source with half of that
 //     begins nothing while such a stream waits;
-//   - above the bound, a source begins nothing that holds its share; if nothing has waited for it
-//     for a moment, its connections are read on once there is room, and only after patience is one
-//     refused (conn.queue). A connection is always read of which a stream waits for its client,
-//     whose word, or body, may be there already.
+//   - above the bound, a source begins nothing that holds its share, which shrinks to nothing until
+//     a third more than the bound is held; if nothing has waited for it for a moment, its
+//     connections are read on once there is room, and only after patience is one refused
+//     (conn.queue). A connection is always read of which a stream waits for its client, whose word,
+//     or body, may be there already.
 //
 // So a source that lets nothing wait, and sends no bodies, is always served, if its requests end
 // within patience: its share of them at once.
@@ -43,6 +44,8 @@ const (
 	moment = 50 * time.Millisecond
 	// penalty is how long a source begins nothing that has had to give way, where memory is short.
 	penalty = time.Second
+	// mostBeyond is by which part of the bound all together may pass it: a third.
+	mostBeyond = 3
 	// lookEvery is how soon streams are looked for again where none could be reset: all sources
 	// with some that wait are looked at.
 	lookEvery = 5 * time.Millisecond
@@ -187,7 +190,7 @@ func (c *conn) admits(st *Stream) bool {
 	waits := since != 0 && now-since >= int64(moment)
 	switch {
 	case gave, waits && held > m.most/4*3 && m.shares(h) >= 0.5: // others come first
-	case m.hasRoom(h), !waits && c.queue(st):
+	case m.hasRoom(h, st.held.bytes, 0), !waits && c.queue(st):
 		return true
 	}
 	c.hold(-st.held.bytes)
@@ -196,8 +199,21 @@ func (c *conn) admits(st *Stream) bool {
 	return false
 }
 
-// hasRoom reports whether a source may go on with what it holds.
-func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.shares(h) < 1 }
+// hasRoom reports whether a source may have n bytes more, of which so many are to be counted yet:
+// they are within the bound, or within its share. What all together hold beyond the bound takes
+// from each share, or the second source would get half of the bound on top of the first's whole,
+// the third a third, and so on without end.
+func (m *Memory) hasRoom(h *holder, n, uncounted int64) bool {
+	held, own, holders := m.held.Load()+uncounted, h.held.Load()+uncounted, m.holders.Load()
+	if held <= m.most {
+		return true
+	}
+	if own == uncounted { // it may be more than a share by itself
+		holders++
+	}
+	left := m.most - max(held-n-m.most, 0)*mostBeyond
+	return float64(own)*float64(holders) < float64(left)
+}
 
 // queue holds a request back, and its connection with it, until there is room, which others of the
 // source make as they end. It reports whether there is.
@@ -216,7 +232,7 @@ func (c *conn) queue(st *Stream) bool {
 	look := time.NewTicker(moment) // other sources may have made room, and tell nobody
 	defer look.Stop()
 	for {
-		if m.held.Load()+n <= m.most || m.sharesWith(h, n) < 1 {
+		if m.hasRoom(h, n, n) {
 			return true
 		}
 		if now := time.Now(); now.Sub(began) >= patience {
@@ -268,16 +284,6 @@ func (m *Memory) shares(h *holder) float64 {
 	return float64(h.held.Load()) * float64(m.holders.Load()) / float64(m.most)
 }
 
-// sharesWith is what shares will be once the source holds n bytes more: a request may be more than
-// a share by itself.
-func (m *Memory) sharesWith(h *holder, n int64) float64 {
-	held, holders := h.held.Load(), m.holders.Load()
-	if held == 0 {
-		holders++
-	}
-	return float64(held+n) * float64(holders) / float64(m.most)
-}
-
 // isShort reports whether half of the bound is held: then no stream gets more than the least.
 func (m *Memory) isShort() bool { return m != nil && m.held.Load() > m.most/2 }
 
@@ -326,7 +332,7 @@ func (c *conn) trails(st *Stream) bool {
 	}
 	st.trailing = int64(cap(st.tail))
 	c.hold(st.trailing)
-	if c.site.Memory.hasRoom(c.holder) {
+	if c.site.Memory.hasRoom(c.holder, st.trailing, 0) {
 		return true
 	}
 	c.site.Stats.MemoryReset.Add(1)

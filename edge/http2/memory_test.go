@@ -208,6 +208,33 @@ func TestWhatIsUnderWayIsBounded(t *testing.T) {
 	})
 }
 
+// However many sources there are, each of which would get its share on top of what those before it hold, they hold a third more
+// than the bound at most. One that holds nothing is served meanwhile.
+func TestSharesOfManySourcesAreBounded(t *testing.T) {
+	inMemory(t, 100*(requestHolds+1<<10), func(calm *talk) {
+		m := calm.site.Memory
+		for i := range byte(8) {
+			k := calm.another(netip.AddrFrom4([4]byte{192, 0, 2, 10 + i}).String())
+			defer k.end()
+			go func() { // a pipe holds nothing
+				for id := range uint32(100) {
+					k.get(1+2*id, "/slow", true, true)
+				}
+			}()
+			time.Sleep(4 * patience)
+			if held := m.held.Load(); held > m.most/3*4+2*requestHolds {
+				t.Errorf("%d sources hold %d bytes of %d", i+1, held, m.most)
+			}
+			if i == 2 {
+				calm.many(1, 1, "/")
+				calm.expect("1: 200")
+			}
+		}
+		close(calm.release)
+		synctest.Wait()
+	})
+}
+
 // A source that lets nothing wait is held back where it has its share, rather than refused, while its requests come to an end;
 // on another of its connections as well.
 func TestWhoReadsIsHeldBack(t *testing.T) {
