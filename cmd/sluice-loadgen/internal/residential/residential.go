@@ -83,6 +83,8 @@ func (c *command) addFlags(flags *pflag.FlagSet) {
 	flags.StringToIntVar(&c.limits, "limit",
 		map[string]int{"source": 60, "/24": 60, "network": 60, "path": 120, "ja4": 60},
 		"`KEY=LIMIT,...` of a window: by source, /24, network, path and ja4")
+	// As the help shows it: the library would in the order of a map, another each time
+	flags.Lookup("limit").DefValue = "[source=60,/24=60,network=60,path=120,ja4=60]"
 	flags.StringSliceVar(&c.keys, "key", nil, "judge only the rules by these keys; none: all")
 	flags.DurationVar(&c.window, "window", time.Minute, "of every limit")
 	flags.DurationVar(&c.timeout, "mitigation-timeout", 5*time.Minute,
