@@ -33,7 +33,7 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 // ParseRule reads a rule of that name in JSON, with the fields of a configuration file that had
 // been read with the same modules. The name may be left out. The error is what Parse would say of
 // it, a line each.
-func (on *Config) ParseRule(name string, text []byte) (rules.Config, error) {
+func (c *Config) ParseRule(name string, text []byte) (rules.Config, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil || given == nil {
 		return rules.Config{},
@@ -45,19 +45,19 @@ func (on *Config) ParseRule(name string, text []byte) (rules.Config, error) {
 	}
 	// Who calls the API reads neither the edge's environment nor its files
 	tree, errs := compose.Plain("rule", text)
-	r, c := &reader{tree: tree, errs: errs, modules: on.Modules}, Default()
+	r, of := &reader{tree: tree, errs: errs, modules: c.Modules}, Default()
 	if tree.Root != nil && len(errs) == 0 {
-		r.rule(tree.Root, c, make(map[string]ast.Node))
+		r.rule(tree.Root, of, make(map[string]ast.Node))
 	}
 	switch {
 	case len(r.errs) > 0:
 		return rules.Config{}, errors.Join(r.errs...)
-	case c.Rules[0].Name != name:
+	case of.Rules[0].Name != name:
 		return rules.Config{},
 			fmt.Errorf("rule: its name is %s in the path and %s in the body: make them agree", name,
-				c.Rules[0].Name)
+				of.Rules[0].Name)
 	}
-	return c.Rules[0], nil
+	return of.Rules[0], nil
 }
 
 // DropGone returns a rule in JSON without fields that only versions before had: what an operator
