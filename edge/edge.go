@@ -263,7 +263,7 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Server) {
 	s.http2 = &http2.Server{Server: site, MaxStreams: c.HTTP2.MaxStreams,
 		Start: func(st *http2.Stream) http2.Continuation { return s.Start(st) }, Tunnels: s.offersTunnels,
 		Leaving: s.draining.Load, Abused: s.abused,
-		Awaited: func() int { return s.snap.Load().origins.Awaited }}
+		Awaited: func() int { return s.snap.Load().origins.Ahead }}
 	if !c.HTTP2.Enabled {
 		return
 	}

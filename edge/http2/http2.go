@@ -70,7 +70,7 @@ type Server struct {
 
 	// Memory bounds what streams hold; nil: nothing does.
 	Memory *Memory
-	// Awaited is how many bytes a request may hold while it awaits its answer, besides what every
+	// Awaited is how many bytes a request may hold of the answer that it awaits, besides what every
 	// one does: until its origin is known, each is admitted as if it held them. nil: none does.
 	Awaited func() int
 

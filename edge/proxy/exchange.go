@@ -52,8 +52,8 @@ type Client interface {
 	// the watch begins when ready is closed, if that is not nil. A client that has only said that
 	// it will send no more has not gone.
 	Watch(ready <-chan struct{}, gone func())
-	// Expect is told how many bytes the edge holds while it waits for an origin's answer, besides
-	// the request.
+	// Expect is told how many bytes the edge may hold of an origin's answer that it waits for,
+	// besides the request.
 	Expect(bytes int)
 	Answering()
 	// Unwatch may be called without Watch. When it returns, gone has been called, or will not be.

@@ -368,7 +368,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	if err := l.SetDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
-	p.on.Expect(o.Awaited())
+	p.on.Expect(o.Ahead())
 	head := requestHeads.Get().(*[]byte)
 	*head = p.appendHead(slices.Grow((*head)[:0], p.in.Size+commonHead/8), o)
 	var err error

@@ -163,8 +163,8 @@ type Origins struct {
 	byHost map[string]*Group // those of all hosts below a domain by the dot and the domain
 	Any    *Group
 	Groups []*Group // as configured
-	// Awaited is the most that Origin.Awaited is of a server, in bytes.
-	Awaited int
+	// Ahead is the most that Origin.Ahead is of a server, in bytes.
+	Ahead int
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an
@@ -241,7 +241,7 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 			o.probe.Store(p)
 			if !slices.Contains(s.All, o) {
 				s.All = append(s.All, o)
-				s.Awaited = max(s.Awaited, o.Awaited())
+				s.Ahead = max(s.Ahead, o.Ahead())
 			}
 			heads[o] = max(heads[o], cmp.Or(config.AnswerHead, MaxHead))
 			g.Servers = append(g.Servers, o)

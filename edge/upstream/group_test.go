@@ -193,12 +193,12 @@ func TestAnswerHeadBound(t *testing.T) {
 }
 
 // What a request may hold before its server is known is what it holds at the most demanding one.
-func TestAwaitedIsOfTheMostDemandingServer(t *testing.T) {
+func TestAheadIsOfTheMostDemandingServer(t *testing.T) {
 	var all *Origins
 	for _, c := range []struct {
 		servers []string
 		want    int
-	}{{[]string{"http://a:1"}, 0}, {[]string{"http://a:1", "h2c://b:1"}, h2origin.Awaited}, {[]string{"http://a:1"}, 0}} {
+	}{{[]string{"http://a:1"}, 0}, {[]string{"http://a:1", "h2c://b:1"}, h2origin.Ahead}, {[]string{"http://a:1"}, 0}} {
 		var groups []Config
 		for i, server := range c.servers {
 			u, err := ParseOrigin(server)
@@ -208,8 +208,8 @@ func TestAwaitedIsOfTheMostDemandingServer(t *testing.T) {
 			groups = append(groups, Config{Hosts: []string{fmt.Sprint("h", i)}, Servers: []*url.URL{u}})
 		}
 		var err error
-		if all, err = New(groups, all, nil); err != nil || all.Awaited != c.want {
-			t.Errorf("%v: %d, want %d (%v)", c.servers, all.Awaited, c.want, err)
+		if all, err = New(groups, all, nil); err != nil || all.Ahead != c.want {
+			t.Errorf("%v: %d, want %d (%v)", c.servers, all.Ahead, c.want, err)
 		}
 	}
 }

@@ -281,15 +281,6 @@ func (o *Origin) Ahead() int {
 	return 0
 }
 
-// Awaited is how much the edge holds of a request that awaits its answer, besides what it does at
-// every origin, in bytes.
-func (o *Origin) Awaited() int {
-	if o.h2 != nil {
-		return h2origin.Awaited
-	}
-	return 0
-}
-
 // Ask sends a whole request and prepares for the answer. An error is one of sending: the origin may
 // have answered all the same, unless sent is 0.
 func (l *Link) Ask(request []byte) (sent int, err error) {

@@ -32,11 +32,8 @@ const (
 	// streamWindow is how much of an answer a server may send ahead of its reader, in bytes.
 	streamWindow = 128 << 10
 	// Ahead is what an answer holds that nobody reads: its window, and what it is read and written
-	// with.
+	// with. A request holds less before (110 KiB), but answers may come together.
 	Ahead = streamWindow + 48<<10
-	// Awaited is what a request holds until its answer begins: goroutines of net/http, its buffers,
-	// and some of its answer.
-	Awaited = 110 << 10
 	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its
 	// connections at all times.
 	stuckTime = 15 * time.Second
