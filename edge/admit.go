@@ -80,7 +80,8 @@ func (x *Exchange) decide() bool {
 			}
 			return false
 		case x.decision.Refused():
-			if until := x.decision.Reported.Until; !x.trusted && !until.IsZero() {
+			if until := x.decision.Reported.Until; !x.trusted && !until.IsZero() &&
+				x.action() == nil {
 				x.front.Block(until)
 			}
 			x.refuse()

@@ -15,6 +15,9 @@ import (
 func (x *Exchange) Now() time.Time     { return x.now }
 func (x *Exchange) Client() netip.Addr { return x.client }
 
+// Trusted reports whether the peer is a proxy that is believed.
+func (x *Exchange) Trusted() bool { return x.trusted }
+
 // Known is what is known of the request: its facts are found there, each once.
 func (x *Exchange) Known() *key.View {
 	v := x.decision.Known()

@@ -41,9 +41,10 @@ func teaModule() edge.Module {
 	}}
 	return edge.Module{Name: "tea",
 		Config: config.Module{Settings: func() any { return &tea{Steep: rules.Duration(time.Minute)} },
-			Rule:    func() any { return new(tea) },
-			Actions: []rules.OwnAction{{Name: "offer", Unless: "ticket"}},
-			Facts:   []*key.Fact{ticket, name}},
+			Rule: func() any { return new(tea) },
+			Actions: []rules.OwnAction{{Name: "offer", Apart: "ticket",
+				Limit: func(*rules.Config) uint32 { return 3 }}},
+			Facts: []*key.Fact{ticket, name}},
 		Prepare: func(s *edge.Setup) (edge.Points, error) {
 			settings, _ := s.Config.Settings["tea"].(*tea)
 			if settings != nil && settings.Pot == "/broken" {
@@ -74,8 +75,8 @@ func withTea(t *testing.T, yaml string) *edgetest.Edge {
 	return edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(use...)))
 }
 
-// A rule with an action of a module is about requests without the fact; who is over it gets what
-// the action answers, and those with the fact are counted by it, each apart.
+// Who is over a rule with an action of a module gets what the action answers. Requests that have
+// the fact are counted by it, each apart, and refused over that like any other.
 func TestActionAndKeyOfModule(t *testing.T) {
 	e := withTea(t, `
 rules:
@@ -88,7 +89,8 @@ rules:
 		body   string
 	}{{"", 200, "hello"}, {"", 418, "tea in 2m"}, {"a", 200, "hello"}, {"a", 200, "hello"},
 		{"a", 429, `"rule":"each"`}, {"b", 200, "hello"}, {"gold", 200, "hello"},
-		{"gold", 200, "hello"}, {"gold", 200, "hello"}, {"", 418, "tea"}} {
+		{"gold", 200, "hello"}, {"gold", 200, "hello"}, {"gold", 429, `"scope":"ticket"`},
+		{"", 418, "tea"}} {
 		header := []string{"X-Other: x"}
 		if test.ticket != "" {
 			header = []string{"X-Ticket: " + test.ticket}

@@ -237,16 +237,26 @@ func (x *Exchange) words(status int, code, message string, r *rules.Rule, text *
 
 // acts has the action of a module answer, if the rule has one.
 func (x *Exchange) acts(r *limiter.RuleResult) bool {
-	if len(x.snap.actions) == 0 || x.front == nil || x.decision.Verdict == limiter.FailedClosed {
-		return false
+	answer := x.action()
+	return answer != nil && answer(x, rules.RuleOf(r))
+}
+
+// action is a module's by which a refused request is answered; nil: it is refused.
+func (x *Exchange) action() func(*Exchange, *rules.Rule) bool {
+	if len(x.snap.actions) == 0 || x.front == nil || x.checks || x.Refused != nil {
+		return nil
 	}
-	rule := rules.RuleOf(r)
-	answer := x.snap.actions[rule.Config.Action]
+	answer := x.snap.actions[x.decision.Action()]
 	if answer == nil {
-		return false
+		return nil
 	}
-	_, ordered := x.server.limiter.Ordered(r, x.covering, x.now)
-	return !ordered && answer(x, rule)
+	for i := range x.decision.Results {
+		r := &x.decision.Results[i]
+		if _, ordered := x.server.limiter.Ordered(r, x.covering, x.now); ordered {
+			return nil
+		}
+	}
+	return answer
 }
 
 // ruleHeaders adds what a rule has its refusals say.

@@ -158,7 +158,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	}
 	named := listBook(c, nil)
 	named.Offline = true
-	_, err = edge.New(edge.Options{Lists: named, Config: c, Use: modules(nil),
+	_, err = edge.New(edge.Options{Lists: named, Config: c, Use: modules(nil, nil),
 		Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 	try(err)
 	shown, err := clientCertificates(c)

@@ -33,7 +33,7 @@ func commands() []command.Command {
 }
 
 // reader reads files with what this program's modules add to them.
-func reader() settings.Reader { return settings.Reader{Modules: modules(nil).Config()} }
+func reader() settings.Reader { return settings.Reader{Modules: modules(nil, nil).Config()} }
 
 func findCommand(name string) (command.Command, bool) {
 	for _, c := range commands() {

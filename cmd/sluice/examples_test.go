@@ -49,6 +49,7 @@ func TestExamples(t *testing.T) {
 		"windows-and-prefixes.yaml":     {"GET /", "everything", `/v1/sources/127.0.0.1 "policy": "everything/24/1s"`},
 		"tokens.yaml":                   {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
 		"costs.yaml":                    {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
+		"scraper.yaml":                  {"GET /search?q=x", "each", `/metrics sluice_requests_total{rule="page",verdict="pass"} 1`},
 		"tag.yaml":                      {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
 		"peers.yaml":                    {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
 		"algorithms.yaml":               {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},

@@ -70,9 +70,10 @@ func TestConfigShown(t *testing.T) {
 	geotest.Systems(t, folder+"/asn.mmdb", map[string]uint32{"192.0.2.0/24": 64500})
 	for _, name := range []string{"least", "example", "everything"} {
 		file := filepath.Join(folder, name+".yaml")
-		c, err := config.Parse(file, []byte(files[name+".yaml"]))
+		use := modules(nil, nil)
+		c, err := (config.Parser{Modules: use.Config()}).Parse(file, []byte(files[name+".yaml"]))
 		must(t, err)
-		s, err := edge.New(edge.Options{Config: c,
+		s, err := edge.New(edge.Options{Config: c, Use: use,
 			Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 		must(t, err)
 		api := httptest.NewServer(admin.New(admin.Options{Edge: s, Address: c.Admin}))

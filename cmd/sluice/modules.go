@@ -10,7 +10,9 @@ import (
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/modules/acme"
+	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/ratelimit"
@@ -23,9 +25,11 @@ import (
 // program refuses the settings that need it: see settings.missing.
 
 // modules are the features that this program's edge has, in the order in which each point asks
-// them. proof is what a server of ACME wants to see of a host at a path; nil: none will ask.
-func modules(proof func(host, path string) []byte) edge.Modules {
-	all := edge.Modules{redirect.Module(), maintenance.Module(), cors.Module()}
+// them. proof is what a server of ACME wants to see of a host at a path; nil: none will ask. passes
+// are the keys of passes that all edges of the PoP believe; nil: this process's alone.
+func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
+	all := edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
+		ja4.Module(), challenge.Module(passes)}
 	if proof != nil {
 		all = append(all, acme.Module(proof))
 	}

@@ -173,7 +173,7 @@ func (d *daemon) makeEdge() (err error) {
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
 		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
-		Config: c, Use: modules(d.proof()), Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
+		Config: c, Use: modules(d.proof(), d.passes()), Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
@@ -188,6 +188,15 @@ func (d *daemon) makeEdge() (err error) {
 	d.makeViewer()
 	warnings(c, d.log)
 	return nil
+}
+
+// passes are the keys of passes that clients are given, nil where nobody shares them: a secret that
+// follows from the PoP's name can be guessed.
+func (d *daemon) passes() [][16]byte {
+	if d.config.PoP.SecretFile == "" {
+		return nil
+	}
+	return d.key.Passes()
 }
 
 // viaName is what Via calls this edge. Edges of a PoP that has a secret have one name: two of them

@@ -193,7 +193,8 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 	c, err := config.Parse("claims.yaml", []byte(yaml))
 	edgetest.Must(t, err)
 	s := edgetest.NewServer(t, c, func(o *edge.Options) {
-		o.Use = modules(func(host, path string) []byte { return []byte("proof") })
+		o.Use = modules(func(host, path string) []byte { return []byte("proof") },
+			nil)
 		if down {
 			o.Tier.Up = func(counter.Source) bool { return false }
 		}

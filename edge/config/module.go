@@ -39,6 +39,8 @@ type Module struct {
 	Facts   []*key.Fact
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.
 	Check func(*Config) error
+	// Weaknesses are what will hurt one day, a sentence each; nil: nothing can.
+	Weaknesses func(*Config) []string
 }
 
 // facts and actions are those of all modules.

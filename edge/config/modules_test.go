@@ -6,6 +6,8 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/modules/challenge"
+	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
 )
@@ -13,6 +15,7 @@ import (
 // TestMain names the modules by which the pages, the schema and the errors are made: those of
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
-	config.Use(edge.Modules{redirect.Module(), maintenance.Module()}.Config())
+	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
+		challenge.Module(nil)}.Config())
 	os.Exit(m.Run())
 }

@@ -32,6 +32,11 @@ func (c *Config) weaknesses() (all []string) {
 		func(r rules.Config) bool { return r.HasPlans() }) {
 		add("plans: nothing says which client is on which plan, so every client is on %s: give plans.store", c.Plans.Default)
 	}
+	for _, m := range c.Modules {
+		if m.Weaknesses != nil {
+			all = append(all, m.Weaknesses(c)...)
+		}
+	}
 	inForce := 0
 	for i := range c.Rules {
 		r := &c.Rules[i]
@@ -122,13 +127,28 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 
 // hasBySource is coveredBySource for rules that are such.
 func (c *Config) hasBySource(r *rules.Config, such func(*rules.Config) bool) bool {
+	return slices.ContainsFunc(c.Rules,
+		func(o rules.Config) bool { return such(&o) && isBySource(&o, r) })
+}
+
+// BySource are the rules with a limit that refuse by source alone what r is about.
+func (c *Config) BySource(r *rules.Config) (list []*rules.Config) {
+	for i := range c.Rules {
+		if o := &c.Rules[i]; o.Limit > 0 && o.Name != r.Name && isBySource(o, r) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// isBySource reports whether o refuses by source alone what r is about.
+func isBySource(o, r *rules.Config) bool {
 	covers := func(a, b match.Config) bool {
 		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path &&
 			slices.Equal(a.Methods, b.Methods) ||
 			b.Evadable() == "" && text(a) == text(b)
 	}
-	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Action != rules.Tag && such(&o) && o.Share == 100 &&
-			slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
-	})
+	return o.Mode == rules.Enforce && o.Action != rules.Tag &&
+		slices.Contains(rules.NamesOf(nil), o.Action) && o.Share == 100 &&
+		slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 }

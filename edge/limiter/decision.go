@@ -93,8 +93,11 @@ type RuleResult struct {
 	// What the request costs, for a rule that Costs and for a check of several hits; 0: 1
 	Hits uint32
 	// What it costs is known when it is settled: Hits are held until then, and may be changed
-	Due   bool
-	Probe bool // nothing is counted: only whether the source is over its limit is read
+	Due bool
+	// Instead is the source that the rule would count if it did not count Source apart: what
+	// operators have blocked of that is refused. The zero Source: it does not.
+	Instead counter.Source
+	Probe   bool // nothing is counted: only whether the source is over its limit is read
 
 	// What counts instead of the rule's counter, by a limit that came with the request; nil: the
 	// rule's
@@ -119,6 +122,14 @@ func (r *RuleResult) hits() uint32 {
 		return 0
 	}
 	return max(1, r.Hits)
+}
+
+// orderedAs is the source that operators block.
+func (r *RuleResult) orderedAs() counter.Source {
+	if r.Instead.IsValid() {
+		return r.Instead
+	}
+	return r.Source
 }
 
 func (r *RuleResult) key() mitigation.Key {

@@ -123,7 +123,7 @@ func (l *Limiter) blocked(d *Decision, now time.Time) (refused bool) {
 // said returns until, or later where operators block the source under the rule whose variant this
 // is. Verdicts under that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
-	under := mitigation.Key{Rule: r.Rule.VariantOf, Source: r.Source}
+	under := mitigation.Key{Rule: r.Rule.VariantOf, Source: r.orderedAs()}
 	if end := l.Blocks.UntilOrdered(under, now); end.After(until) {
 		until = end
 	}
@@ -379,7 +379,8 @@ func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source,
 	if r.Verdict != Mitigated || r.Until.IsZero() {
 		return mitigation.Bit{}, false
 	}
-	return l.Blocks.OrderOf(r.key(), r.Rule.VariantOf, covering, r.Until, now)
+	key := mitigation.Key{Rule: r.Rule.Counter.ID, Source: r.orderedAs()}
+	return l.Blocks.OrderOf(key, r.Rule.VariantOf, covering, r.Until, now)
 }
 
 // While no node answers, each edge counts alone, and all edges together would admit a source the

@@ -176,7 +176,7 @@ func (d *Decision) AddAsked(a *Asked) (never bool) {
 		d.keys = append(d.keys, a.key)
 	}
 	if r.several {
-		d.addLimits(r, a.Source, a.Client)
+		d.addLimits(r, a.Source, a.Client, key.Secret{})
 	} else {
 		d.Add(&r.Rule, a.Source)
 	}

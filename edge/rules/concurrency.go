@@ -94,6 +94,6 @@ func (r *Rule) addConcurrency() error {
 	}
 	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy,
 		Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10),
-		Body:  fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.scope(own))}
+		Body:  fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.Limits[0].scope(own))}
 	return nil
 }

@@ -126,9 +126,10 @@ const (
 // An OwnAction is an action of a module. What it does is the module's.
 type OwnAction struct {
 	Name Action
-	// Unless names a fact: a rule with the action is not about requests of which that is known. "":
-	// it is about all.
-	Unless string
+	// Apart names a fact: a request of which that is known is counted by it alone, under a limit of
+	// its own in the rule's window, and refused over that like any other. "": none is.
+	Apart string
+	Limit func(*Config) uint32 // that limit
 }
 
 // NamesOf are the actions of every edge, and own ones.
@@ -140,25 +141,25 @@ func NamesOf(own []OwnAction) []Action {
 	return names
 }
 
-// unless is the fact that is not known of requests that a rule with this action is about; nil: it
-// is about all. The action must be there.
-func (d *Defaults) unless(a Action) (*key.Fact, error) {
+// apart is the fact by which a rule counts requests in place of its limits, and the limit of that;
+// nil: there is none. The action must be there.
+func (d *Defaults) apart(c *Config) (*key.Fact, uint32, error) {
+	a := c.Action
 	if a != "" && !slices.Contains(NamesOf(d.Actions), a) {
-		return nil, fmt.Errorf("%q is not possible in this program", a)
+		return nil, 0, fmt.Errorf("%q is not possible in this program", a)
 	}
 	for _, own := range d.Actions {
-		if own.Name != a || own.Unless == "" {
+		if own.Name != a || own.Apart == "" {
 			continue
 		}
 		for _, f := range d.Facts {
-			if f.Name == own.Unless {
-				return f, nil
+			if f.Name == own.Apart {
+				return f, own.Limit(c), nil
 			}
 		}
-		return nil, fmt.Errorf("%s is for requests without %s, which nothing finds out", a,
-			own.Unless)
+		return nil, 0, fmt.Errorf("%s counts by %s, which nothing finds out", a, own.Apart)
 	}
-	return nil, nil
+	return nil, 0, nil
 }
 
 // Cost is how much of a limit a request uses. At most one of Bytes and Header is set.

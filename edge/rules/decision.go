@@ -279,7 +279,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		about = append(about, r)
 		n := len(d.Results)
 		if r.several {
-			d.addLimits(r, s, client)
+			d.addLimits(r, s, client, secret)
 		} else {
 			d.Add(&r.Rule, s)
 		}
@@ -295,13 +295,43 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 }
 
 // addLimits puts a rule's limits to the limiter.
-func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) {
+func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr,
+	secret key.Secret) {
+	if r.apart != nil && d.request.Request != nil {
+		if value := d.request.Fact(r.apart); value != nil {
+			l := &r.Limits[len(r.Limits)-1]
+			d.Add(l.Rule, secret.DigestOfFact(r.apart, value))
+			d.Results[len(d.Results)-1].Instead = source
+			return
+		}
+	}
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if s, counts := l.Of(source, client); counts {
 			d.Add(l.Rule, s)
 		}
 	}
+}
+
+// Action is that by which the client of a refused request is answered: that of the rule which is
+// reported, if all that refuse the request have it. Limits of what is counted apart refuse, and so
+// does what cannot be counted.
+func (d *Decision) Action() Action {
+	if d.Verdict == limiter.FailedClosed {
+		return Refuse
+	}
+	action := RuleOf(d.Reported).Config.Action
+	for i := range d.Results {
+		switch r := &d.Results[i]; r.Verdict {
+		case limiter.FailedClosed:
+			return Refuse
+		case limiter.Limited, limiter.Mitigated:
+			if l := LimitOf(r); l.apart || l.Parent.Config.Action != action || r.Crowded {
+				return Refuse
+			}
+		}
+	}
+	return action
 }
 
 // Located is what rules have looked up of where the client is; the zero values: nothing.

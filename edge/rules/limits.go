@@ -206,7 +206,8 @@ type Limit struct {
 	Policy string
 	Texts  [2]Text // for clients of IPv4 and of IPv6
 
-	v4, v6 int // prefix lengths, own or none
+	v4, v6 int  // prefix lengths, own or none
+	apart  bool // it counts by Rule.apart, in place of the others
 }
 
 // Of returns the source that the limit counts, of a request from client whose source by the rule's
@@ -243,6 +244,7 @@ type spec struct {
 	window time.Duration
 	v4, v6 int
 	suffix string // of the policy's name
+	apart  bool
 }
 
 // Afresh says that a rule whose limit has changed begins afresh by that alone, because its counters
@@ -344,7 +346,7 @@ const everyRequest = `{"Match":{},"Count":{},"Cost":1}`
 
 // addLimits gives a rule its limits. Counters of the first are those that the rule has without the
 // others; others are named by their width, because numbers of one width mean nothing in another.
-func (r *Rule) addLimits(estimate algorithm.Estimate) error {
+func (r *Rule) addLimits(estimate algorithm.Estimate, apart uint32) error {
 	config := r.Config
 	c := &config
 	if c.Limit == 0 && c.MayLackLimit() {
@@ -360,6 +362,10 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 		}
 	}
 	list := c.specs()
+	if r.apart != nil {
+		list = append(list, spec{limit: apart, window: time.Duration(c.Window), v4: none, v6: none,
+			suffix: "/" + r.apart.Name, apart: true})
+	}
 	r.several = len(list) > 1 || len(c.Prefixes) > 0
 	common, counts := r.Rule, c.countsBy()
 	for i, s := range list {
@@ -369,7 +375,9 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 			other := common
 			other.ExtraLimit = true
 			to = &other
-			if s.v4 == none || s.v6 == none {
+			if s.apart {
+				name += " " + r.apart.Name
+			} else if s.v4 == none || s.v6 == none {
 				name += fmt.Sprintf(" /%d", max(s.v4, s.v6))
 			}
 		}
@@ -384,13 +392,17 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 				len(c.Count.Statuses) > 0)
 		}
 		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4,
-			v6: s.v6})
+			v6: s.v6, apart: s.apart})
 	}
 	r.ownLimits()
 	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		l.Texts[0], l.Texts[1] = newText(l, v4, true), newText(l, v6, false)
+		if l.Texts[0], l.Texts[1] = newText(l, v4, true), newText(l, v6, false); l.apart {
+			own := fmt.Appendf(nil, policyItem, l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
+			l.Texts[0] = newText(l, own, true)
+			l.Texts[1] = l.Texts[0]
+		}
 	}
 	return nil
 }

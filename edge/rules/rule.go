@@ -49,10 +49,13 @@ type Rule struct {
 	// prefixes. The first is Rule itself.
 	Limits  []Limit
 	several bool // not only the request's own source under Rule
-	claims  bool // a part is a claim of a token
-	tag     message.Field
-	level   shedding.Level // of a request under it; a shadow sets none
-	queue   time.Duration
+	// By which requests that have it are counted in place of Limits, but for the last, which is for
+	// them; nil: none are
+	apart  *key.Fact
+	claims bool // a part is a claim of a token
+	tag    message.Field
+	level  shedding.Level // of a request under it; a shadow sets none
+	queue  time.Duration
 
 	// Of a rule about descriptors: the entry that holds the source's address; less than 0: none
 	address int
@@ -127,12 +130,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
 	}
-	unless, err := defaults.unless(c.Action)
-	if err != nil {
+	var apart uint32
+	if r.apart, apart, err = defaults.apart(&c); err != nil {
 		return nil, fmt.Errorf("rule %s: action: %w", c.Name, err)
 	}
 	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists,
-		&defaults.Geo, defaults.Facts, unless); err != nil {
+		&defaults.Geo, defaults.Facts); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {
@@ -141,7 +144,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if r.Headers, err = c.Response.headers(); err != nil {
 		return nil, fmt.Errorf("rule %s: response.headers: %w", c.Name, err)
 	}
-	if err = r.addLimits(estimate); err != nil {
+	if err = r.addLimits(estimate, apart); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
 	if err = r.addConcurrency(); err != nil {
@@ -208,7 +211,8 @@ func (r *Rule) IsAbout(secret key.Secret, source counter.Source) bool {
 
 // IsSure reports whether the rule counts a source's request for that source, whatever its headers.
 func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
-	return r.Parts == nil && r.when == nil && r.plans == nil && r.IsAbout(secret, source)
+	return r.Parts == nil && r.when == nil && r.plans == nil && r.apart == nil &&
+		r.IsAbout(secret, source)
 }
 
 // Claims are the names of claims of tokens by which rules that are not off count.
@@ -253,17 +257,20 @@ func newText(l *Limit, policy []byte, v4 bool) Text {
 		// Of a bucket as much as it holds, and when that has drained
 		Limit: strconv.AppendUint(nil, uint64(l.Counter.Limit), 10),
 		Body: fmt.Appendf(nil, `"limit":%d,"window":%d,"scope":%s`, l.Counter.Limit,
-			Seconds(l.Counter.Window), l.Parent.scope(width)),
+			Seconds(l.Counter.Window), l.scope(width)),
 	}
 }
 
-// scope is what the rule counts apart, as JSON: the parts of its key as the configuration has them,
+// scope is what the limit counts apart, as JSON: its rule's key as the configuration has it,
 // and never what a client sent. width is that of a prefix.
-func (r *Rule) scope(width int) []byte {
+func (l *Limit) scope(width int) []byte {
+	r := l.Parent
 	scope := strings.Join(r.Config.Key, ",") // a comma is in no part
 	switch {
 	case r.Config.Match.Descriptors != nil:
 		scope = key.Descriptor.String()
+	case l.apart:
+		scope = r.apart.Name
 	case width != own:
 		scope = fmt.Sprintf("%s/%d", scope, width)
 	}
@@ -281,11 +288,13 @@ func policy(limits []Limit, v4 bool) (text []byte) {
 		if text != nil {
 			text = append(text, ", "...)
 		}
-		text = fmt.Appendf(text, "%q;q=%d;w=%d", l.Policy, l.Counter.Limit,
-			Seconds(l.Counter.Window))
+		text = fmt.Appendf(text, policyItem, l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
 	}
 	return text
 }
+
+// policyItem is a limit in RateLimit-Policy.
+const policyItem = "%q;q=%d;w=%d"
 
 // Seconds rounds up to whole seconds, at least 1, so that a client that waits that long has waited
 // enough.

@@ -70,6 +70,11 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		}
 	}
 	algorithm.Renumber(counters)
+	for _, r := range s.Rules {
+		if r.apart != nil { // what operators have blocked under the rule is blocked under this limit
+			r.Limits[len(r.Limits)-1].Rule.VariantOf = r.Counter.ID
+		}
+	}
 	s.showKeys()
 	return s, nil
 }

@@ -25,8 +25,8 @@ var languages = [...]texts{
 		script: "This site is very busy, and checks browsers with a short calculation. " +
 			"That needs JavaScript, which is off here. Please allow it for this site, " +
 			"or come back in a few minutes.",
-		cookies: "The check is done, but your browser refuses the cookie that remembers it. " +
-			"Please allow cookies for this site, then try again.",
+		cookies: "This site is very busy, and checks browsers once. Yours refuses the cookie that " +
+			"remembers it. Please allow cookies for this site, then try again.",
 		failed: "The check could not be finished. Please try again.",
 		again:  "The check was done a moment ago, and is wanted again. Please try again.",
 		try:    "Try again",
@@ -41,8 +41,9 @@ var languages = [...]texts{
 		script: "Diese Seite ist stark ausgelastet und prüft Browser mit einer kurzen Rechnung. " +
 			"Dafür braucht es JavaScript, das hier ausgeschaltet ist. Bitte erlauben Sie es für " +
 			"diese Seite, oder kommen Sie in einigen Minuten wieder.",
-		cookies: "Die Prüfung ist fertig, aber Ihr Browser nimmt das Cookie nicht an, das sie " +
-			"festhält. Bitte erlauben Sie Cookies für diese Seite und versuchen Sie es noch einmal.",
+		cookies: "Diese Seite ist stark ausgelastet und prüft Browser einmal. Ihrer nimmt das " +
+			"Cookie nicht an, das die Prüfung festhält. Bitte erlauben Sie Cookies für diese " +
+			"Seite und versuchen Sie es noch einmal.",
 		failed: "Die Prüfung ließ sich nicht abschließen. Bitte versuchen Sie es noch einmal.",
 		again: "Die Prüfung ist eben erst gelaufen und wird erneut verlangt. " +
 			"Bitte versuchen Sie es noch einmal.",
@@ -59,8 +60,9 @@ var languages = [...]texts{
 		script: "Ce site est très sollicité et vérifie les navigateurs par un court calcul. " +
 			"Il faut pour cela JavaScript, qui est désactivé ici. Veuillez l’autoriser pour ce " +
 			"site, ou revenez dans quelques minutes.",
-		cookies: "La vérification est terminée, mais votre navigateur refuse le cookie qui la " +
-			"retient. Veuillez autoriser les cookies pour ce site, puis réessayez.",
+		cookies: "Ce site est très sollicité et vérifie les navigateurs une fois. Le vôtre refuse " +
+			"le cookie qui retient la vérification. Veuillez autoriser les cookies pour ce site, " +
+			"puis réessayez.",
 		failed: "La vérification n’a pas pu être terminée. Veuillez réessayer.",
 		again: "La vérification vient d’être faite et est de nouveau demandée. " +
 			"Veuillez réessayer.",
@@ -77,8 +79,9 @@ var languages = [...]texts{
 		script: "Este sitio tiene mucho tráfico y comprueba los navegadores con un breve cálculo. " +
 			"Para ello hace falta JavaScript, que aquí está desactivado. Permítalo para este " +
 			"sitio o vuelva dentro de unos minutos.",
-		cookies: "La comprobación ha terminado, pero su navegador rechaza la cookie que la " +
-			"guarda. Permita las cookies para este sitio e inténtelo de nuevo.",
+		cookies: "Este sitio tiene mucho tráfico y comprueba los navegadores una vez. El suyo " +
+			"rechaza la cookie que guarda la comprobación. Permita las cookies para este sitio e " +
+			"inténtelo de nuevo.",
 		failed: "No se pudo completar la comprobación. Inténtelo de nuevo.",
 		again:  "La comprobación acaba de hacerse y se pide otra vez. Inténtelo de nuevo.",
 		try:    "Intentar de nuevo",

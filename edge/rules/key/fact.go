@@ -1,5 +1,11 @@
 package key
 
+import (
+	"encoding/binary"
+
+	"sluice/counter"
+)
+
 // A Fact is something known of a request or its client that a module finds out, at most once a
 // request: whoever asks gets it, be it a rule's key, a condition under match, or a log.
 type Fact struct {
@@ -65,6 +71,14 @@ func (v *View) Found(yield func(name string, value []byte) bool) {
 			return
 		}
 	}
+}
+
+// DigestOfFact is the digest of a key of a fact alone with this value.
+func (k Secret) DigestOfFact(f *Fact, value []byte) counter.Source {
+	var room [128]byte
+	b := appendFact(append(room[:0], byte(Known), 0, 0, 0, 0), f, value)
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-5))
+	return k.Sum(b)
 }
 
 // appendFact appends what a key hashes of a fact: its name, so that no two facts have one digest,

@@ -28,7 +28,6 @@ type Conditions struct {
 	values              []condition
 	places              *places // nil: none
 	facts               []fact
-	unless              *key.Fact // that is not known of a request; nil: any may be
 }
 
 // A condition is about the value of a header, cookie or parameter of the query.
@@ -48,10 +47,10 @@ type want struct {
 }
 
 // NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
-// lists that there are; of unless nothing may be known.
+// lists that there are.
 func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo,
-	facts []*key.Fact, unless *key.Fact) (*Conditions, error) {
-	c := &Conditions{unless: unless, sources: address.NewPrefixes(m.Sources)}
+	facts []*key.Fact) (*Conditions, error) {
+	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
 	c.lists, err = findLists(m.Lists, named, err)
 	if m.Not != nil {
@@ -65,7 +64,7 @@ func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo,
 	if err == nil {
 		c.facts, err = newFacts(m, facts)
 	}
-	if err != nil || len(c.values)+len(c.lists)+len(c.notLists)+len(c.facts) == 0 && unless == nil && c.sources == nil &&
+	if err != nil || len(c.values)+len(c.lists)+len(c.notLists)+len(c.facts) == 0 && c.sources == nil &&
 		c.notSources == nil && c.places == nil {
 		return nil, err
 	}
@@ -242,9 +241,6 @@ func (c *Conditions) Hold(v *key.View, client netip.Addr,
 		return false, buf, nil
 	}
 	if c.places != nil && !c.places.hold(v) {
-		return false, buf, nil
-	}
-	if c.unless != nil && v.Fact(c.unless) != nil {
 		return false, buf, nil
 	}
 	for i := range c.facts {

@@ -1,0 +1,346 @@
+package challenge_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/control"
+	"sluice/edge/edgetest"
+	"sluice/edge/modules/challenge"
+)
+
+// A site is an edge whose rules may challenge, with its origin.
+type site struct {
+	*edgetest.Edge
+	origin *edgetest.Recorder
+}
+
+var secret = [][16]byte{{1, 2, 3}}
+
+func start(t *testing.T, yaml string) *site {
+	t.Helper()
+	use := edge.Modules{challenge.Module(secret)}
+	c, err := (config.Parser{Modules: use.Config()}).Parse("f",
+		[]byte("source: {trust: [127.0.0.1]}\n"+yaml))
+	edgetest.Must(t, err)
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	c.Origins = edgetest.WithoutRules(t, o.URL()).Origins
+	return &site{edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(use...))), o}
+}
+
+const (
+	html = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
+	rule = `rules:
+- name: pages
+  match: {path: /search}
+  key: path
+  limit: 2
+  window: 1h
+  action: challenge
+  challenge: {difficulty: 6, pass_limit: 3}
+`
+)
+
+func from(addr string) string { return "X-Forwarded-For: " + addr }
+
+var asked = regexp.MustCompile(`data-question="([^"]+)" data-bits=(\d+) data-path=(\S+) `)
+
+// ask is a request, at example.com unless a header names another host.
+func (s *site) ask(method, path string, header ...string) (*http.Response, string) {
+	s.T.Helper()
+	c := s.Talk()
+	defer c.Close()
+	host := "Host: example.com"
+	if i := slices.IndexFunc(header, func(h string) bool { return strings.HasPrefix(h, "Host:") }); i >= 0 {
+		host, header = header[i], slices.Delete(slices.Clone(header), i, i+1)
+	}
+	if method == http.MethodPost {
+		header = append(slices.Clone(header), "Content-Length: 0")
+	}
+	return c.Say(method + " " + path + " HTTP/1.1\r\n" + edgetest.Lines(append([]string{host},
+		header...)) + "\r\n")
+}
+
+// question is what a page asks.
+func question(t *testing.T, page string) (text string, bits int) {
+	t.Helper()
+	found := asked.FindStringSubmatch(page)
+	if found == nil || found[3] != challenge.Path {
+		t.Fatalf("no question in\n%s", page)
+	}
+	bits, err := strconv.Atoi(found[2])
+	edgetest.Must(t, err)
+	return found[1], bits
+}
+
+// solve answers what a page asks as its script does, and returns the cookie.
+func (s *site) solve(page string) (cookie string) {
+	s.T.Helper()
+	text, bits := question(s.T, page)
+	return s.send(text + "." + string(challenge.Solve([]byte(text), bits)))
+}
+
+func (s *site) send(answer string, header ...string) (cookie string) {
+	s.T.Helper()
+	resp, body := s.ask(http.MethodPost, challenge.Path,
+		append(header, challenge.AnswerHeader+": "+answer)...)
+	if set := resp.Cookies(); resp.StatusCode == http.StatusNoContent && len(set) == 1 &&
+		set[0].HttpOnly && set[0].SameSite == http.SameSiteLaxMode && !set[0].Secure &&
+		resp.Header.Get("Cache-Control") == "no-store" {
+		return "Cookie: " + set[0].Name + "=" + set[0].Value
+	}
+	s.T.Logf("answer: %d %v %s", resp.StatusCode, resp.Header, body)
+	return ""
+}
+
+// over has others bring the path over its limit.
+func (s *site) over() {
+	s.T.Helper()
+	for i := range 3 {
+		s.ask(http.MethodGet, "/search", from("192.0.2."+strconv.Itoa(i)))
+	}
+}
+
+func (s *site) want(name string, status int, text, path string, header ...string) (http.Header,
+	string) {
+	s.T.Helper()
+	resp, body := s.ask(http.MethodGet, path, header...)
+	if resp.StatusCode != status || !strings.Contains(body, text) {
+		s.T.Errorf("%s: %d %s; want %d, %q", name, resp.StatusCode, body, status, text)
+	}
+	return resp.Header, body
+}
+
+func TestWhoIsOverIsChallenged(t *testing.T) {
+	s := start(t, rule)
+	s.want("within the limit", 200, "hello", "/search", html)
+	s.over()
+	h, page := s.want("a browser", 429, "One moment", "/search?q=a", html, from("192.0.2.77"))
+	for name, want := range map[string]string{"Cache-Control": "no-store",
+		"Content-Type": "text/html; charset=utf-8", "RateLimit-Policy": `"pages";q=2;w=3600`,
+		"Vary": "Accept, Accept-Language, Cookie"} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if h.Get("Retry-After") == "" || !strings.Contains(h.Get("Content-Security-Policy"),
+		"worker-src blob:") {
+		t.Errorf("header %v", h)
+	}
+	s.want("a German", 429, "Einen Moment", "/search", html, "Accept-Language: de-AT, en;q=0.5")
+	s.want("a program", 429, `{"error":{"code":"challenge","rule":"pages","message":"`, "/search")
+	s.want("another page", 200, "hello", "/", html)
+	if resp, body := s.ask(http.MethodPost, "/search", html); resp.StatusCode != 429 ||
+		strings.Contains(body, "<script") || !strings.Contains(body, "send it once more") {
+		t.Errorf("a form: %d %s", resp.StatusCode, body)
+	}
+	pass := s.solve(page)
+	if pass == "" {
+		t.Fatal("the answer makes no pass")
+	}
+	s.want("with a pass", 200, "hello", "/search?q=a", html, pass)
+	s.want("from elsewhere", 200, "hello", "/search", pass, from("203.0.113.5"))
+	s.want("a third time", 200, "hello", "/search", "Cookie: a=b; "+pass[len("Cookie: "):]+"; c=d")
+	_, body := s.want("over its own limit", 429, `"code":"rate_limited"`, "/search", html, pass)
+	if !strings.Contains(body, `"scope":"pass"`) {
+		t.Errorf("over its own limit: %s", body)
+	}
+	s.want("without", 429, "One moment", "/search", html)
+	if last := s.origin.LastRequest(); !strings.Contains(last, "Cookie: a=b; c=d\r\n") {
+		t.Errorf("the origin sees %s", last)
+	}
+	if all := strings.Join(s.origin.Requests(), ""); strings.Contains(all, "sluice_pass") {
+		t.Errorf("the origin sees a pass:\n%s", all)
+	}
+	m := s.Rest()
+	for result, want := range map[string]float64{"shown": 7, "solved": 1, "passed": 4} {
+		if got := m["sluice_challenges_total{result="+result+"}"]; got != want {
+			t.Errorf("%s: %v, want %v", result, got, want)
+		}
+	}
+}
+
+// Answering again makes the same pass, under the same limit.
+func TestReplayedAndForgedAnswers(t *testing.T) {
+	s := start(t, rule)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html)
+	text, bits := question(t, page)
+	answer := text + "." + string(challenge.Solve([]byte(text), bits))
+	first := s.send(answer)
+	if again := s.send(answer, from("203.0.113.9")); first == "" || again != first {
+		t.Errorf("the same answer makes %q, then %q", first, again)
+	}
+	for name, answer := range map[string]string{"nothing": "", "a question": text,
+		"a wrong number": text + ".x", "a forged question": "A" + text[1:] + answer[len(text):]} {
+		if got := s.send(answer); got != "" {
+			t.Errorf("%s makes %s", name, got)
+		}
+	}
+	if got := s.send(answer, "Host: other.example"); got != "" {
+		t.Errorf("an answer for another host makes %s", got)
+	}
+	s.want("a pass at another host", 429, "One moment", "/search", html, first,
+		"Host: other.example")
+	s.want("a forged pass", 429, "One moment", "/search", html, first[:len(first)-1]+"_")
+	check := func(name string, status int, header ...string) {
+		t.Helper()
+		if resp, _ := s.ask(http.MethodGet, challenge.Path, header...); resp.StatusCode != status {
+			t.Errorf("%s: %d, want %d", name, resp.StatusCode, status)
+		}
+	}
+	check("the pass came back", 204, first)
+	check("it did not", 403)
+	if resp, _ := s.ask(http.MethodPut, challenge.Path); resp.StatusCode != 405 {
+		t.Errorf("PUT: %d", resp.StatusCode)
+	}
+	if n := len(s.origin.Requests()); n != 2 {
+		t.Errorf("the origin saw %d requests, want those within the limit", n)
+	}
+}
+
+// What other rules refuse stays refused, with a pass or without.
+func TestOtherRulesRefuse(t *testing.T) {
+	s := start(t, rule+`- {name: each, limit: 4, window: 1h}
+`)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html, from("203.0.113.1"))
+	pass := s.solve(page)
+	for range 4 {
+		s.want("other pages", 200, "hello", "/", from("203.0.113.1"))
+	}
+	s.want("over the limit of each", 429, `"rule":"each"`, "/", html, from("203.0.113.1"))
+	s.want("blocked by each", 429, `"rule":"each"`, "/search", html, from("203.0.113.1"))
+	s.want("with a pass", 429, `"rule":"each"`, "/search", html, pass, from("203.0.113.1"))
+	s.want("another", 429, "One moment", "/search", html, from("203.0.113.2"))
+}
+
+// What an operator has blocked is refused, with a pass as well.
+func TestOperatorsBlocksHold(t *testing.T) {
+	s := start(t, rule)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html, from("203.0.113.1"))
+	pass := s.solve(page)
+	s.want("with a pass", 200, "hello", "/search", html, pass, from("203.0.113.1"))
+	path := s.Mitigations(time.Now())[0].Source
+	_, err := s.Block("pages", path, time.Hour, "", control.Operator{}, time.Now())
+	edgetest.Must(t, err)
+	s.want("blocked", 429, `"code":"blocked"`, "/search", html)
+	s.want("blocked with a pass", 429, `"code":"blocked"`, "/search", html, pass)
+}
+
+// One source, however hard it tries, brings nobody under a challenge where its own limit is lower.
+func TestOneSourceIsNoWeapon(t *testing.T) {
+	s := start(t, `rules:
+- {name: pages, match: {path: /search}, key: path, limit: 20, window: 1h, action: challenge}
+- {name: each, limit: 5, window: 1h, mitigation_timeout: 1h}
+`)
+	for range 200 {
+		s.ask(http.MethodGet, "/search", html, from("203.0.113.1"))
+	}
+	s.want("a visitor", 200, "hello", "/search", html, from("203.0.113.2"))
+}
+
+// A shadow challenges nobody, and a pass is no part of it.
+func TestShadowChallengesNobody(t *testing.T) {
+	s := start(t, strings.Replace(rule, "  action", "  mode: shadow\n  action", 1))
+	s.over()
+	s.want("a browser", 200, "hello", "/search", html)
+	if n := s.Rest()["sluice_challenges_total{result=shown}"]; n != 0 {
+		t.Errorf("%v are asked", n)
+	}
+}
+
+// A rule by pass counts each pass, and who has none by source.
+func TestKeyPass(t *testing.T) {
+	s := start(t, rule+`- {name: each, match: {path: /search}, key: pass, limit: 2, window: 1h}
+`)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html, from("203.0.113.1"))
+	pass := s.solve(page)
+	s.want("first", 200, "hello", "/search", pass, from("203.0.113.1"))
+	s.want("second", 200, "hello", "/search", pass, from("203.0.113.2"))
+	s.want("third", 429, `"rule":"each"`, "/search", pass, from("203.0.113.3"))
+}
+
+func TestOwnPageAndStatus(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.html")
+	edgetest.Must(t, os.WriteFile(file, []byte("<!doctype html><title>Our shop</title>{{challenge}}"), 0o600))
+	s := start(t, "challenge: {page: "+file+", contact: 'Call 555-0100.'}\n"+
+		strings.Replace(rule, "difficulty: 6", "difficulty: 6, status: 503, bind: network", 1))
+	s.over()
+	_, page := s.want("a browser", 503, "Our shop", "/search", html, from("203.0.113.1"))
+	if !strings.Contains(page, "Call 555-0100.") {
+		t.Errorf("no contact:\n%s", page)
+	}
+	pass := s.send(func() string {
+		text, bits := question(t, page)
+		return text + "." + string(challenge.Solve([]byte(text), bits))
+	}(), from("203.0.113.77"))
+	s.want("in its network", 200, "hello", "/search", pass, from("203.0.113.200"))
+	s.want("in another", 503, "Our shop", "/search", html, pass, from("198.51.100.1"))
+}
+
+// check says how few sources it takes to have everybody challenged.
+func TestFewSourcesAreAWarning(t *testing.T) {
+	use := edge.Modules{challenge.Module(secret)}
+	const page = "rules:\n- {name: page, match: {path: /search}, key: path, limit: 120, action: challenge}\n"
+	for name, test := range map[string]struct{ more, want string }{
+		"none by source": {"", "one source can bring it there"},
+		"a shadow":       {"- {name: each, limit: 3, mode: shadow}\n", "one source can bring it there"},
+		"a limit above":  {"- {name: each, limit: 200}\n", "no more than 1 sources at their limit (rule each)"},
+		"a few":          {"- {name: each, limit: 40}\n", "no more than 4 sources at their limit (rule each)"},
+		"in seconds":     {"- {name: each, limit: 1, window: 1s}\n", "no more than 3 sources at their limit (rule each)"},
+		"of several the lowest": {"- {name: each, limit: 100}\n" +
+			"- {name: search, match: {path: /search}, limit: 40}\n", "no more than 4 sources at their limit (rule search)"},
+		"many": {"- {name: each, limit: 12}\n", ""},
+	} {
+		c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte(page+test.more))
+		edgetest.Must(t, err)
+		got := strings.Join(c.Warnings(), "\n")
+		if test.want == "" {
+			test.want = "challenges all clients"
+			if strings.Contains(got, test.want) {
+				t.Errorf("%s: %s", name, got)
+			}
+		} else if !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q; want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestWrongConfigurations(t *testing.T) {
+	use := edge.Modules{challenge.Module(secret)}
+	for name, c := range map[string]struct{ yaml, want string }{
+		"without the action": {"rules: [{name: r, limit: 1, challenge: {difficulty: 9}}]",
+			"only action: challenge asks"},
+		"a status": {"rules: [{name: r, limit: 1, action: challenge, challenge: {status: 404}}]",
+			"want 429, 403 or 503"},
+		"a guessable secret": {"pop: {memcached: [\"10.0.0.1:11211\"]}\n" +
+			"rules: [{name: r, limit: 1, action: challenge}]", "give pop.secret_file"},
+		"an algorithm": {"rules: [{name: r, limit: 1, algorithm: token_bucket, action: challenge}]",
+			"sliding or fixed windows"},
+		"a concurrency": {"rules: [{name: r, limit: 1, concurrency: 1, action: challenge}]",
+			"requests in flight"},
+		"a difficulty": {"rules: [{name: r, limit: 1, action: challenge, challenge: {difficulty: 21}}]",
+			"1 to 20"},
+	} {
+		parsed, err := (config.Parser{Modules: use.Config()}).Parse("f",
+			[]byte("origins: [{servers: [\"http://127.0.0.1:1\"]}]\n"+c.yaml))
+		if err == nil {
+			err = parsed.Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
