@@ -73,7 +73,7 @@ var languages = [...]texts{
 	},
 	{
 		language: "es",
-		title:    "Un momento, por favor",
+		title:    "Espere un instante, por favor",
 		works: "Este sitio tiene mucho tráfico. Su navegador hace un breve cálculo " +
 			"y después la página se abre sola.",
 		script: "Este sitio tiene mucho tráfico y comprueba los navegadores con un breve cálculo. " +
