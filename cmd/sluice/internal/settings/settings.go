@@ -48,8 +48,12 @@ func (r Reader) Files(file string) (*config.Config, *compose.Files, error) {
 	return c, files, err
 }
 
+// geoFiles knows which databases were good once: such a one may be bad at a reload, which goes on
+// with what was read then.
+var geoFiles = new(geo.Checks)
+
 func (r Reader) parser() config.Parser {
-	return config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv,
+	return config.Parser{Nodes: CheckNodes, Geo: geoFiles.Check, Env: os.LookupEnv,
 		Missing: missing, Modules: r.Modules}
 }
 
