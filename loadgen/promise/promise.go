@@ -33,6 +33,7 @@ type Promise struct {
 	Mode     string  `yaml:"mode"`
 	Estimate string  `yaml:"estimate"`
 	Workload string  `yaml:"workload"`
+	Of       string  `yaml:"of"`
 	Edges    string  `yaml:"edges"`
 	Most     float64 `yaml:"most"`
 	Sum      bool    `yaml:"sum"`
@@ -66,6 +67,9 @@ func (p *Promise) complete() (err error) {
 	if p.Runs != virtual && p.Runs != live {
 		return fmt.Errorf("runs %q: want virtual or live", p.Runs)
 	}
+	if p.Of != "" && p.Of != logs && p.Of != workloads {
+		return fmt.Errorf("of %q: want logs or workloads", p.Of)
+	}
 	p.from, p.to = 1, 64
 	if p.Edges != "" {
 		from, to, _ := strings.Cut(p.Edges, "-")
@@ -83,6 +87,9 @@ func (p *Promise) complete() (err error) {
 const (
 	virtual = "virtual"
 	live    = "live"
+
+	logs      = "logs"
+	workloads = "workloads"
 )
 
 // liveCommand is the Run.Command of a report on real edges whose promises are held.
@@ -94,7 +101,15 @@ func (p *Promise) of(r *report.Report) bool {
 	return (p.Runs == live) == (r.Run.Command == liveCommand) &&
 		(p.Mode == "" || p.Mode == r.Run.Mode) && (p.Estimate == "" ||
 		p.Estimate == r.Run.Estimate) && edges >= p.from && edges <= p.to &&
-		strings.HasPrefix(r.Run.Workload, p.Workload)
+		p.meets(r.Run.Workload) &&
+		(p.Of == "" || (p.Of == logs) == (r.Run.Trace != ""))
+}
+
+// meets reports whether the promise is about a workload: its name begins as the promise says, or
+// does not begin so where the promise has ! before that.
+func (p *Promise) meets(workload string) bool {
+	but, not := strings.CutPrefix(p.Workload, "!")
+	return strings.HasPrefix(workload, but) != not
 }
 
 // Excepted says why no promise is about a run; "": promises are.
