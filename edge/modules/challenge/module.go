@@ -355,9 +355,13 @@ func (m *module) collect(to metric.Sink) {
 func (p *points) find(buf []byte, v *key.View) []byte {
 	is := false
 	p.each(v.Request, func(value []byte) {
-		pass, ok := p.keys.Pass(value, Holder{v.Request.Host, v.Client}, time.Now())
-		if ok && !is {
-			buf, is = append(buf, pass.ID[:]...), true
+		if is {
+			return // one is enough
+		}
+		var pass Pass
+		pass, is = p.keys.Pass(value, Holder{v.Request.Host, v.Client}, time.Now())
+		if is {
+			buf = append(buf, pass.ID[:]...)
 		}
 	})
 	return buf

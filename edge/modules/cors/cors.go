@@ -100,6 +100,12 @@ var (
 	origin     = []byte("Origin")
 )
 
+// isRefusal reports whether a status is one that rules, lists and maintenance refuse with.
+func isRefusal(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusForbidden ||
+		status == http.StatusServiceUnavailable
+}
+
 // answer adds to an answer of the edge's own that the page may read it. The refusal of a preflight
 // becomes its approval, which holds for the next request alone.
 func (p *policy) answer(x *edge.Exchange) {
@@ -109,10 +115,7 @@ func (p *policy) answer(x *edge.Exchange) {
 		return
 	}
 	method, preflight := isPreflight(x)
-	switch status := x.Status(); {
-	case !preflight:
-	case status == http.StatusTooManyRequests || status == http.StatusForbidden ||
-		status == http.StatusServiceUnavailable:
+	if preflight && isRefusal(x.Status()) {
 		x.Begin(http.StatusNoContent, "", nil)
 		x.Add("Access-Control-Allow-Methods", method)
 		asked := x.Head.First("access-control-request-headers")
