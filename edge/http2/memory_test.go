@@ -264,6 +264,18 @@ func TestWhoReadsIsHeldBack(t *testing.T) {
 	})
 }
 
+// deafened is another client, of 192.0.2.2, that lets the edge send whatever it has and reads
+// nothing until hears is given to.
+func (c *talk) deafened() (deaf *talk, hears chan struct{}) {
+	deaf = c.another("192.0.2.2")
+	hears = deaf.nc.(*muted).hears
+	_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
+	_ = deaf.WriteWindowUpdate(0, 1<<30)
+	synctest.Wait()
+	<-hears
+	return deaf, hears
+}
+
 // A client that reads nothing at all holds what is written to it, too: its connection ends where memory is short.
 func TestWhoReadsNothingIsCut(t *testing.T) {
 	inMemory(t, 256<<10, func(calm *talk) {
@@ -274,12 +286,7 @@ func TestWhoReadsNothingIsCut(t *testing.T) {
 			}
 			return start(st)
 		}
-		deaf := calm.another("192.0.2.2")
-		hears := deaf.nc.(*muted).hears
-		_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
-		_ = deaf.WriteWindowUpdate(0, 1<<30)
-		synctest.Wait()
-		<-hears
+		deaf, hears := calm.deafened()
 		deaf.get(1, "/page", true, true)
 		synctest.Wait()
 		time.Sleep(patience)
@@ -475,12 +482,7 @@ func TestWhatGathersBehindAShortWriteIsCounted(t *testing.T) {
 			}
 			return start(st)
 		}
-		deaf := calm.another("192.0.2.2")
-		hears := deaf.nc.(*muted).hears
-		_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
-		_ = deaf.WriteWindowUpdate(0, 1<<30)
-		synctest.Wait()
-		<-hears
+		deaf, hears := calm.deafened()
 		calm.many(1, 3, "/slow")
 		for id := range uint32(7) {
 			deaf.get(1+2*id, "/page", true, true)
