@@ -266,8 +266,8 @@ func TestWhoReadsIsHeldBack(t *testing.T) {
 
 // deafened is another client, of 192.0.2.2, that lets the edge send whatever it has and reads
 // nothing until hears is given to.
-func (c *talk) deafened() (deaf *talk, hears chan struct{}) {
-	deaf = c.another("192.0.2.2")
+func (k *talk) deafened() (deaf *talk, hears chan struct{}) {
+	deaf = k.another("192.0.2.2")
 	hears = deaf.nc.(*muted).hears
 	_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
 	_ = deaf.WriteWindowUpdate(0, 1<<30)
