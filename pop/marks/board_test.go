@@ -73,3 +73,43 @@ func TestNote(t *testing.T) {
 		t.Error("an edge that has met another under its secret is held back")
 	}
 }
+
+// TestMarksThatEmpty: once few slots are read, an edge whose mark goes with a restart of the node is known by the next that it leaves, wherever that is.
+func TestMarksThatEmpty(t *testing.T) {
+	node, now := poptest.New(0), began
+	var edges []*Detector
+	for i, id := range []uint64{3, 27, 50} {
+		b := New("fra1", secret.Of([]byte{byte(i)}), id, now)
+		b.Grow(1)
+		edges = append(edges, b)
+	}
+	pass := func(rounds int) {
+		for range rounds {
+			for i, b := range edges {
+				c, due := b.Look(0, func(d time.Duration) time.Duration { return d }, now)
+				if !due {
+					t.Fatal("no look is due")
+				}
+				r := node.Do(now, c)
+				c, _ = b.Looked(&r, string(rune('a'+i)), "", now, now)
+				node.Do(now, c)
+			}
+			now = now.Add(Every)
+		}
+	}
+	pass(60)
+	if c, _ := edges[0].Look(0, func(d time.Duration) time.Duration { return d }, now); len(c.Keys()) > 3+inTurn {
+		t.Errorf("%d marks are read", len(c.Keys()))
+	}
+	now = now.Add(Every)
+	node.Kill()
+	if err := node.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for range slots / inTurn {
+		pass(1)
+		if got := edges[0].Apart(now); len(got) != 2 {
+			t.Errorf("%d edges are known to count apart at %v, want 2", len(got), now)
+		}
+	}
+}

@@ -88,12 +88,18 @@ type node struct {
 	own  string    // the key of this edge's; "": it has none
 	// Of all slots, as last read; nil: they were not
 	values [][]byte
-	turn   int // of the slots that are read in turn
+	last   []time.Time // and when each last had something
+	turn   int         // of the slots that are read in turn
 }
 
-// inTurn is how many slots are read in turn, beside those that are filled, once an edge has had
-// trialFor to find out who is there, and as long again after each that it finds. Marks only warn.
-const inTurn = 4
+const (
+	// inTurn is how many slots are read in turn, beside those that are filled, once an edge has had
+	// trialFor to find out who is there, and as long again after each that it finds. Marks only warn.
+	inTurn = 4
+	// readFor is how long a slot is read after it was filled: the edges of a node that has restarted
+	// fill theirs again.
+	readFor = 10 * time.Minute
+)
 
 // New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name
 // it leaves no marks.
@@ -266,16 +272,16 @@ func (b *Detector) Look(i int, jitter func(time.Duration) time.Duration,
 	n.next = now.Add(jitter(Every))
 	keys := b.Keys
 	if n.values != nil && now.Sub(b.came) >= trialFor {
-		keys = b.some(n)
+		keys = b.some(n, now)
 	}
 	return wire.Command{Node: i, Op: wire.Get, Key: keys}, true
 }
 
 // some are the keys of slots to read while no edge comes.
-func (b *Detector) some(n *node) string {
+func (b *Detector) some(n *node, now time.Time) string {
 	var list []string
 	for i, key := range b.keys {
-		if n.values[i] != nil || key == n.own || i/inTurn == n.turn {
+		if now.Sub(n.last[i]) < readFor || key == n.own || i/inTurn == n.turn {
 			list = append(list, key)
 		}
 	}
@@ -292,10 +298,13 @@ func (b *Detector) Looked(r *wire.Result, name, address string, now,
 	}
 	n := &b.nodes[r.Node]
 	if n.values == nil {
-		n.values = make([][]byte, slots)
+		n.values, n.last = make([][]byte, slots), make([]time.Time, slots)
 	}
 	for i, key := range r.Keys() {
-		n.values[slices.Index(b.keys, key)] = r.Values[i]
+		slot := slices.Index(b.keys, key)
+		if n.values[slot] = r.Values[i]; r.Values[i] != nil {
+			n.last[slot] = now
+		}
 	}
 	known := len(b.edges)
 	key := b.Read(n.values, now, wall)

@@ -159,3 +159,51 @@ func TestFewSlotsAreRead(t *testing.T) {
 		t.Errorf("an edge in any slot is not known after %d reads", known)
 	}
 }
+
+// TestSlotsThatEmpty: an edge whose slot is empty for a while, because the node has restarted, another one is where edges meet, or it was held up, is
+// found again as soon as it fills its slot, wherever that is.
+func TestSlotsThatEmpty(t *testing.T) {
+	s := secret.Of([]byte("test"))
+	for _, test := range []struct {
+		name   string
+		paused int // seconds that all edges but the first are held up for
+		node   bool
+	}{
+		{name: "the node restarts", node: true},
+		{name: "they are held up", paused: 30},
+	} {
+		now, node := time.Unix(1_700_000_000, 0), poptest.New(0)
+		var edges []*Slots
+		for i, slot := range []int{7, 20, 33, 48, 63} {
+			p := New(s, uint64(i+1))
+			p.Take(slot)
+			edges = append(edges, &p)
+		}
+		pass := func(edges []*Slots, seconds int) {
+			for range seconds {
+				for _, p := range edges {
+					keep(p, node, false, now)
+				}
+				now = now.Add(time.Second)
+			}
+		}
+		pass(edges, 30)
+		if got := edges[0].Met(""); got != 4 {
+			t.Fatalf("%s: %d others are known before, want 4", test.name, got)
+		}
+		if test.node {
+			node.Kill()
+			if err := node.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(edges[:1], test.paused)
+		for range 30 {
+			pass(edges, 1)
+			if pass(edges[:1], 1); edges[0].Met("") != 4 {
+				t.Errorf("%s: %d others are known to the first edge %v later, want 4", test.name, edges[0].Met(""), now)
+				break
+			}
+		}
+	}
+}

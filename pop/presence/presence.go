@@ -32,8 +32,9 @@ const (
 	slots = counter.MaxEdges
 	// A number once seen is believed so long: a lost node must not halve it
 	hold    = 10 * time.Second
-	near    = 3 // the free slots of which an edge takes one
-	inTurn  = 2 // slots that are read in turn
+	near    = 3                // the free slots of which an edge takes one
+	inTurn  = 2                // slots that are read in turn
+	readFor = 10 * time.Minute // as long as a slot is read after it was filled
 	maxName = 64
 	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) +
 		secret.MACSize
@@ -90,10 +91,11 @@ type Slots struct {
 	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
 	sequence uint64
 	peers    map[uint64]*peer
-	read     []*peer   // the edges whose presence is in the slots, as last read
-	free     []int     // as last read
-	filled   []bool    // all of them: with something
-	room     time.Time // since when there has been a free slot, while full
+	read     []*peer     // the edges whose presence is in the slots, as last read
+	free     []int       // as last read
+	filled   []bool      // all of them: with something
+	last     []time.Time // and when each last had something
+	room     time.Time   // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
 
@@ -111,7 +113,8 @@ type Slots struct {
 func New(s secret.Secret, id uint64) Slots {
 	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots),
 		Wall: func(now time.Time) time.Time { return now }, read: make([]*peer,
-			slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
+			slots), filled: make([]bool, slots), last: make([]time.Time, slots),
+		peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -232,6 +235,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		if v == nil {
 			continue
 		}
+		p.last[i] = now
 		e, ok := p.open(v)
 		if !ok {
 			forged++
@@ -255,7 +259,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			known.Edge, known.slot, known.received = e, i, now
 		case known == nil && recent:
 			known = &peer{e, i, now}
-			p.peers[e.ID] = known
+			p.peers[e.ID], p.came = known, now
 		}
 		p.read[i] = known
 	}
@@ -346,8 +350,9 @@ func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 // Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says
 // that a request waits for the answer. Below 0 there is no node, and nothing to send.
 //
-// While no edge comes it reads the slots that are filled, those that the next edge takes one of, and
-// a few others in turn, because an edge of an older version may take any.
+// While no edge comes it reads the slots that are filled or were lately, those that the next edge
+// takes one of, and a few others in turn, because an edge of an older version may take any. A slot
+// that is empty now may be an edge's all the same: the node has restarted, or the edge was held up.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -362,20 +367,20 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	}
 	keys := p.Keys
 	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold {
-		keys = p.some()
+		keys = p.some(now)
 	}
 	p.node = node
 	return append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
 }
 
 // some are the keys of slots to read while no edge comes.
-func (p *Slots) some() string {
+func (p *Slots) some(now time.Time) string {
 	var b strings.Builder
 	write := func(slot int) { b.WriteString(p.keys[slot]); b.WriteByte(' ') }
 	free := 0
 	for i := range slots {
 		switch {
-		case i == p.slot || p.filled[i]:
+		case i == p.slot || now.Sub(p.last[i]) < readFor:
 			write(i)
 		case free < near:
 			write(i)
@@ -443,11 +448,10 @@ func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now,
 			p.View = r.Values[i]
 		}
 	}
-	known := len(p.peers)
-	forged = p.Read(p.values, now, wall)
-	if p.came.IsZero() || len(p.peers) > known {
+	if p.came.IsZero() {
 		p.came = now
 	}
+	forged = p.Read(p.values, now, wall)
 	slot, key, empty, takes := p.Choose(self.Name, random, now)
 	if takes {
 		op := wire.Add
