@@ -8,7 +8,7 @@ import (
 // A problem is a type of refusal, by which programs know why they were refused.
 type problem struct{ name, title string }
 
-// The problem types of draft-ietf-httpapi-ratelimit-headers: a limit, an operator's block, and
+// The problem types of limitfields.Draft: a limit, an operator's block, and
 // counts that cannot be had.
 var (
 	quotaExceeded = problem{"quota-exceeded",

@@ -9,8 +9,10 @@ import (
 	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
+	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields
@@ -63,9 +65,9 @@ func refusalHeader(t *rules.Text) *message.Common {
 	return &message.Common{Fields: fields, Lines: front.Lines(fields), Block: http2.Block(fields)}
 }
 
-// limitHeaders adds the headers with what the strictest limit has left for the client
-// (draft-ietf-httpapi-ratelimit-headers-10). On admission what is left may be relied on again after
-// t: a window, or what is left of a fixed one. On refusal it is the time to wait.
+// limitHeaders adds the headers with what the strictest limit has left for the client. On admission
+// what is left may be relied on again after t: a window, or what is left of a fixed one. On refusal
+// it is the time to wait.
 func (x *Exchange) limitHeaders() {
 	reported := x.decision.Reported
 	if reported == nil {
@@ -76,28 +78,37 @@ func (x *Exchange) limitHeaders() {
 	if !x.decision.Refused() {
 		remaining, wait = uint64(reported.Reservation.Remaining), reported.CountedBy().Reset(x.now)
 	}
-	t := rules.Seconds(wait)
+	t := limitfields.Seconds(wait)
 	reset := x.now.Unix() + t
 	if x.now.Nanosecond() > 0 {
 		reset++
 	}
-	b := append(append(x.values, text.Quoted...), ";r="...)
-	left := len(b)
-	b = strconv.AppendUint(b, remaining, 10)
-	counted := len(b)
-	b = append(b, ";t="...)
-	b = strconv.AppendInt(b, t, 10)
-	end := len(b)
+	b := limitfields.AppendLimit(x.values, text.Quoted, remaining*text.Each, t)
+	if text.Partition != nil {
+		b = x.partition(b, text.Partition)
+	}
+	limit := len(b)
 	b = strconv.AppendInt(b, reset, 10)
+	end := len(b)
 	r := &x.reply
 	if r.Common == nil {
+		b = strconv.AppendUint(b, remaining, 10)
 		r.add("RateLimit-Policy", text.Policy)
 		r.add("X-RateLimit-Limit", text.Limit)
-		r.add("X-RateLimit-Remaining", b[left:counted])
+		r.add("X-RateLimit-Remaining", b[end:])
 	}
-	r.add("RateLimit", b[len(x.values):end])
-	r.add("X-RateLimit-Reset", b[end:])
+	r.add("RateLimit", b[len(x.values):limit])
+	r.add("X-RateLimit-Reset", b[limit:end])
 	x.values = b
+}
+
+// partition appends the key of what the limit is of, if it is not long.
+func (x *Exchange) partition(b []byte, parts []key.Part) []byte {
+	var room [limitfields.MaxPartition]byte
+	if open, ok := key.AppendOpen(room[:0], parts, x.Request); ok {
+		b = limitfields.AppendPartition(b, open)
+	}
+	return b
 }
 
 // verdictHeader adds how the request was decided, and when, for a judge.
@@ -151,7 +162,7 @@ func (x *Exchange) openedHeader() {
 // limited answers a request that rules refused.
 func (x *Exchange) limited() {
 	reported := x.decision.Reported
-	r, wait, text := rules.RuleOf(reported), rules.Seconds(reported.Wait), rules.TextOf(reported,
+	r, wait, text := rules.RuleOf(reported), limitfields.Seconds(reported.Wait), rules.TextOf(reported,
 		x.client)
 	own := &r.Config.Response
 	if own.Jitter > 0 {

@@ -30,6 +30,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
+	"sluice/edge/limitfields"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
@@ -218,22 +219,18 @@ func (l *Limiter) Decide(client netip.Addr) (v Verdict) {
 }
 
 // Headers has set called with the fields that an answer should have: Retry-After of a refused
-// request (RFC 9110, 10.2.3), RateLimit and RateLimit-Policy of any
-// (draft-ietf-httpapi-ratelimit-headers).
+// request (RFC 9110, 10.2.3), RateLimit and RateLimit-Policy of any (package limitfields).
 func (v *Verdict) Headers(set func(name, value string)) {
 	if v.Rule == "" {
 		return
 	}
 	wait := cmp.Or(v.RetryAfter, v.Window)
-	seconds := func(d time.Duration) string {
-		return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
-	}
-	name := strconv.Quote(v.Rule)
-	number := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
-	set("RateLimit-Policy", name+";q="+number(v.Limit)+";w="+seconds(v.Window))
-	set("RateLimit", name+";r="+number(v.Remaining)+";t="+seconds(wait))
+	policy := limitfields.Policy{Name: v.Rule, Quota: uint64(v.Limit), Window: v.Window}
+	set("RateLimit-Policy", string(policy.Append(nil)))
+	set("RateLimit", string(limitfields.AppendLimit(nil, limitfields.AppendName(nil, v.Rule),
+		uint64(v.Remaining), limitfields.Seconds(wait))))
 	if v.Refused {
-		set("Retry-After", seconds(wait))
+		set("Retry-After", strconv.FormatInt(limitfields.Seconds(wait), 10))
 	}
 }
 

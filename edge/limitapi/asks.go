@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/edge"
+	"sluice/edge/limitfields"
 	"sluice/edge/rules"
 )
 
@@ -107,13 +108,13 @@ type answer struct {
 
 func answerOf(a *edge.Answer) answer {
 	to := answer{Allowed: a.Allowed, Rule: a.Rule, Policy: a.Policy, Verdict: a.Verdict,
-		Limit: a.Limit, Window: rules.Seconds(a.Window), Remaining: a.Remaining,
+		Limit: a.Limit, Window: limitfields.Seconds(a.Window), Remaining: a.Remaining,
 		Delay: a.Delay.Seconds()}
 	if a.Reset > 0 {
-		to.Reset = rules.Seconds(a.Reset)
+		to.Reset = limitfields.Seconds(a.Reset)
 	}
 	if a.RetryAfter > 0 {
-		to.RetryAfter = rules.Seconds(a.RetryAfter)
+		to.RetryAfter = limitfields.Seconds(a.RetryAfter)
 	}
 	return to
 }

@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter/inflight"
 	"sluice/edge/limiter"
+	"sluice/edge/limitfields"
 )
 
 // MaxConcurrency is the most requests in flight that a rule may allow.
@@ -80,8 +81,9 @@ func (r *Rule) addConcurrency() error {
 	if policy := r.ConcurrencyPolicy(); policy != "" {
 		name = policy
 	}
-	// The unit is of draft-ietf-httpapi-ratelimit-headers-10. There is no window.
-	item := fmt.Appendf(nil, "%q;q=%d;qu=\"concurrent-requests\"", name, c.Concurrency)
+	limit := limitfields.Policy{Name: name, Quota: uint64(c.Concurrency),
+		Unit: limitfields.ConcurrentRequests}
+	item := limit.Append(nil)
 	for i := range r.Limits { // one: windows and prefixes are refused
 		for family := range r.Limits[i].Texts {
 			t := &r.Limits[i].Texts[family]
@@ -92,8 +94,9 @@ func (r *Rule) addConcurrency() error {
 			}
 		}
 	}
-	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy,
-		Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10),
-		Body:  fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.Limits[0].scope(own))}
+	told := r.Limits[0].Texts[0]
+	r.Crowded = &Text{Quoted: limitfields.AppendName(nil, name), Policy: told.Policy, Each: 1,
+		Partition: told.Partition, Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10),
+		Body: fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.Limits[0].scope(own))}
 	return nil
 }

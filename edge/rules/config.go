@@ -12,6 +12,7 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
+	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
@@ -179,6 +180,14 @@ func (c Cost) most() uint32 {
 		return algorithm.MaxCost
 	}
 	return max(1, c.Units)
+}
+
+// unit is what a cost is told in, none for requests, and how many of them one of the limit is.
+func (c Cost) unit() (string, uint64) {
+	if c.Bytes > 0 {
+		return limitfields.ContentBytes, uint64(c.Bytes)
+	}
+	return "", 1
 }
 
 // String names what is counted.

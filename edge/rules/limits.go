@@ -399,8 +399,7 @@ func (r *Rule) addLimits(estimate algorithm.Estimate, apart uint32) error {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if l.Texts[0], l.Texts[1] = newText(l, v4, true), newText(l, v6, false); l.apart {
-			own := fmt.Appendf(nil, policyItem, l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
-			l.Texts[0] = newText(l, own, true)
+			l.Texts[0] = newText(l, l.appendPolicy(nil), true)
 			l.Texts[1] = l.Texts[0]
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
+	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/peaks"
 	"sluice/edge/rules/key"
@@ -243,6 +244,9 @@ type Text struct {
 	Policy []byte // "login";q=5;w=60; an item for each of the rule's limits
 	Limit  []byte
 	Body   []byte // "limit":5,"window":60,"scope":"source"
+	Each   uint64 // how many of the policy's units one of the limit is
+	// Of the rule's key, if a client may be told what of its request that is; nil: it is not told
+	Partition []key.Part
 }
 
 // newText makes the text of a limit for clients of one family, of the rule whose policy that is.
@@ -251,14 +255,20 @@ func newText(l *Limit, policy []byte, v4 bool) Text {
 	if v4 {
 		width = l.v4
 	}
-	return Text{
-		Quoted: strconv.AppendQuote(nil, l.Policy),
+	_, each := l.Parent.Config.Cost.unit()
+	text := Text{
+		Quoted: limitfields.AppendName(nil, l.Policy),
 		Policy: policy,
+		Each:   each,
 		// Of a bucket as much as it holds, and when that has drained
 		Limit: strconv.AppendUint(nil, uint64(l.Counter.Limit), 10),
 		Body: fmt.Appendf(nil, `"limit":%d,"window":%d,"scope":%s`, l.Counter.Limit,
-			Seconds(l.Counter.Window), l.scope(width)),
+			limitfields.Seconds(l.Counter.Window), l.scope(width)),
 	}
+	if !l.apart && key.AreOpen(l.Parent.Parts) {
+		text.Partition = l.Parent.Parts
+	}
+	return text
 }
 
 // scope is what the limit counts apart, as JSON: its rule's key as the configuration has it,
@@ -288,14 +298,15 @@ func policy(limits []Limit, v4 bool) (text []byte) {
 		if text != nil {
 			text = append(text, ", "...)
 		}
-		text = fmt.Appendf(text, policyItem, l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
+		text = l.appendPolicy(text)
 	}
 	return text
 }
 
-// policyItem is a limit in RateLimit-Policy.
-const policyItem = "%q;q=%d;w=%d"
-
-// Seconds rounds up to whole seconds, at least 1, so that a client that waits that long has waited
-// enough.
-func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
+// appendPolicy appends the limit as RateLimit-Policy has it.
+func (l *Limit) appendPolicy(text []byte) []byte {
+	unit, each := l.Parent.Config.Cost.unit()
+	item := limitfields.Policy{Name: l.Policy, Quota: uint64(l.Counter.Limit) * each, Unit: unit,
+		Window: l.Counter.Window}
+	return item.Append(text)
+}

@@ -172,7 +172,8 @@ func (t *Transport) learn(name string, header http.Header, wait, most time.Durat
 	}
 	switch {
 	case !ok || wait > 0:
-	case left.Remaining == 0 || float64(left.Remaining) <= few*float64(left.Quota):
+	case left.Remaining == 0 || left.Unit == "" && // of bytes, nobody knows how many requests they are
+		float64(left.Remaining) <= few*float64(left.Quota):
 		reset := min(left.Reset, most)
 		h.gap, h.whole = reset/time.Duration(left.Remaining+1), now.Add(reset)
 		if next := now.Add(h.gap); next.After(h.next) {

@@ -207,11 +207,16 @@ func TestHeaders(t *testing.T) {
 	}{
 		{`"login";q=5;w=60`, `"login";r=3;t=37`, "login 3 5 37s"},
 		{`"a";q=5;w=1, "b";q=50;w=60`, `"b";r=9;t=37, "a";r=4;t=1`, "a 4 5 1s"},
-		{`"slow";q=2;qu="concurrent-requests"`, `"slow";r=0;t=1`, "slow 0 2 1s"},
+		{`"slow";q=2;qu="concurrent-requests"`, `"slow";r=0;t=1`, "slow 0 2 concurrent-requests 1s"},
 		{``, `"a";r=4`, "a 4 0 0s"},
 		{``, `"a \"b\\";r=4;x;pk=:YWI=:`, `a "b\ 4 0 0s`},
 		{``, ``, ""},
-		{``, `limit=100, remaining=5`, ""}, // of an older draft
+		{`"up";q=4096;qu="content-bytes";w=60`, `"up";r=1024;t=60;pk=:YWI=:`, "up 1024 4096 content-bytes 1m0s"},
+		{`"a";q=5;qu="requests"`, `"a";r=4`, "a 4 5 0s"},
+		{`a;q=5;w=60`, `a;r=3;t=37`, "a 3 5 37s"},                    // -08 let names be tokens
+		{`100;w=60`, `limit=100, remaining=5, reset=7`, " 5 100 7s"}, // -07
+		{``, `limit=100`, ""},
+		{``, `limit=100, remaining=-5`, ""},
 		{``, `"a";r=-1`, ""},
 		{``, `"a";r=1.5`, ""},
 		{``, `"a;r=1`, ""},
@@ -223,11 +228,16 @@ func TestHeaders(t *testing.T) {
 		l, ok := Left(h)
 		got := ""
 		if ok {
-			got = fmt.Sprint(l.Policy, " ", l.Remaining, " ", l.Quota, " ", l.Reset)
+			got = strings.Join(strings.Fields(fmt.Sprint(l.Remaining, " ", l.Quota, " ", l.Unit, " ", l.Reset)), " ")
+			got = l.Policy + " " + got
 		}
 		if got != c.want {
 			t.Errorf("%s, %s: %q, want %q", c.policy, c.limit, got, c.want)
 		}
+	}
+	three := http.Header{"Ratelimit-Limit": {"100, 100;w=60"}, "Ratelimit-Remaining": {"5"}, "Ratelimit-Reset": {"7"}} // up to -06
+	if l, ok := Left(three); !ok || l != (Limit{Remaining: 5, Quota: 100, Reset: 7 * time.Second}) {
+		t.Errorf("of three headers: %+v, %v", l, ok)
 	}
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{"7": "7s true", "0": "0s true", "Sat, 01 Jan 2000 00:00:09 GMT": "9s true", "Fri, 31 Dec 1999 00:00:00 GMT": "0s true",

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -22,19 +23,21 @@ func RetryAfter(text string, now time.Time) (time.Duration, bool) {
 
 // A Limit is what is left of one.
 type Limit struct {
-	Policy           string
+	Policy           string // "": it has no name
 	Remaining, Quota uint64
+	Unit             string        // of both, such as content-bytes; "": requests
 	Reset            time.Duration // after which there is more than Remaining
 }
 
-// Left reads RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), of several
-// limits the one with the least left. It reports false if there is none, or a header is malformed:
+// Left reads RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-11, and as the
+// drafts from -08 on had them), of several limits the one with the least left; or, if there is
+// none, what older drafts had. It reports false if there is neither, or a header is malformed:
 // structured fields are taken whole or not at all (RFC 9651).
 func Left(header http.Header) (least Limit, ok bool) {
 	list, ok1 := items(strings.Join(header.Values("RateLimit"), ","))
 	policies, ok2 := items(strings.Join(header.Values("RateLimit-Policy"), ","))
-	if !ok1 || !ok2 {
-		return Limit{}, false
+	if !ok1 || !ok2 || len(list) == 0 {
+		return older(header)
 	}
 	for _, i := range list {
 		r, has := i.number("r")
@@ -47,13 +50,39 @@ func Left(header http.Header) (least Limit, ok bool) {
 		for _, p := range policies {
 			if q, has := p.number("q"); has && p.name == i.name {
 				least.Quota = q
+				if least.Unit = p.parameters["qu"]; least.Unit == "requests" {
+					least.Unit = ""
+				}
 			}
 		}
 	}
 	return least, ok
 }
 
-// An item is a string with parameters.
+// older reads what drafts up to -07 had: one field, limit=100, remaining=50, reset=5, and before
+// that one for each of the three.
+func older(header http.Header) (l Limit, ok bool) {
+	said := make(map[string]string)
+	for part := range strings.SplitSeq(header.Get("RateLimit"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		said[name] = value
+	}
+	number := func(name, field string) (uint64, bool) {
+		text := cmp.Or(said[name], header.Get(field))
+		if i := strings.IndexAny(text, ",;"); i >= 0 { // policies follow
+			text = text[:i]
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 63)
+		return n, err == nil
+	}
+	l.Quota, _ = number("limit", "RateLimit-Limit")
+	reset, _ := number("reset", "RateLimit-Reset")
+	l.Reset = time.Duration(min(reset, 1<<31)) * time.Second
+	l.Remaining, ok = number("remaining", "RateLimit-Remaining")
+	return l, ok
+}
+
+// An item is a name with parameters.
 type item struct {
 	name       string
 	parameters map[string]string
@@ -64,8 +93,8 @@ func (i *item) number(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// items reads a list of strings with parameters, which is all that these headers have of structured
-// fields.
+// items reads a list of names with parameters, which is all that these headers have of structured
+// fields. A name is a string, or a token, as -08 had it.
 func items(text string) (list []item, ok bool) {
 	rest := strings.Trim(text, " \t")
 	if rest == "" {
@@ -73,7 +102,9 @@ func items(text string) (list []item, ok bool) {
 	}
 	for {
 		i := item{parameters: make(map[string]string)}
-		if i.name, rest, ok = quoted(rest); !ok {
+		if end := strings.IndexAny(rest, "\";, \t="); end > 0 && rest[end] == ';' {
+			i.name, rest = rest[:end], rest[end:]
+		} else if i.name, rest, ok = quoted(rest); !ok {
 			return nil, false
 		}
 		for strings.HasPrefix(rest, ";") {

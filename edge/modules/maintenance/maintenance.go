@@ -14,6 +14,7 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/control"
 	"sluice/edge/limiter"
+	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/metric"
 	"sluice/edge/rules"
@@ -69,7 +70,7 @@ func (g *gate) answer(x *edge.Exchange, l *limiter.Limiter) bool {
 	}
 	g.refused.Add(1)
 	x.Verdict("maintenance")
-	wait := rules.Seconds(min(bit.End.Sub(x.Now()), mostAway))
+	wait := limitfields.Seconds(min(bit.End.Sub(x.Now()), mostAway))
 	no := message.Refuse(http.StatusServiceUnavailable, "maintenance", m.text)
 	x.Respond(no.With("Retry-After", strconv.FormatInt(wait, 10)))
 	return true

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
 // MaxStart is how much of a key may be shown, in characters.
@@ -34,6 +35,45 @@ func StartOf(value []byte, n int) (s Start) {
 
 // String is the characters.
 func (s Start) String() string { return string(s.text[:s.n]) }
+
+// AreOpen reports whether AppendOpen shows what a key has of a request.
+func AreOpen(parts []Part) (open bool) {
+	for i := range parts {
+		switch parts[i].Kind {
+		case Host, Path:
+			open = true
+		case Source, Global:
+		default:
+			return false
+		}
+	}
+	return open
+}
+
+// AppendOpen appends the host and the path, as far as the parts have them, which are no secrets and
+// which the client can know of its next request: the values with a space between two. It reports
+// false if there is no room in b for them.
+func AppendOpen(b []byte, parts []Part, q *message.Request) (_ []byte, ok bool) {
+	from := len(b)
+	for i := range parts {
+		value := q.Host
+		switch p := &parts[i]; p.Kind {
+		case Host:
+		case Path:
+			value = p.segments(q.Path)
+		default:
+			continue
+		}
+		if len(b)+1+len(value) > cap(b) {
+			return b, false
+		}
+		if len(b) > from {
+			b = append(b, ' ')
+		}
+		b = append(b, value...)
+	}
+	return b, true
+}
 
 // ReadStart reads what String wrote.
 func ReadStart(text string) (s Start) {
