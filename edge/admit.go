@@ -209,7 +209,7 @@ func (x *Exchange) judge() *message.Refusal {
 	if len(d.Rules) == 0 {
 		return nil
 	}
-	d.Plans = x.snap.plans
+	d.Plans, d.Known().At = x.snap.plans, x.now
 	if no := x.claims(); no != nil {
 		return no
 	}

@@ -21,7 +21,7 @@ func (x *Exchange) Trusted() bool { return x.trusted }
 // Known is what is known of the request: its facts are found there, each once.
 func (x *Exchange) Known() *key.View {
 	v := x.decision.Known()
-	v.Request, v.Client = x.Request, x.client
+	v.Request, v.Client, v.At = x.Request, x.client, x.now
 	return v
 }
 
@@ -37,6 +37,9 @@ func (x *Exchange) Begin(status int, contentType string, body []byte) {
 	x.begins(status, contentType, body)
 }
 func (x *Exchange) Add(name string, value []byte) { x.reply.add(name, value) }
+
+// RetryAfter is what the answer to a request that a rule refuses says, in seconds.
+func (x *Exchange) RetryAfter() int64 { return x.retry }
 
 // Room is empty room for what an answer points to. Who appends to it puts the result back.
 func (x *Exchange) Room() *[]byte {

@@ -168,6 +168,7 @@ func (x *Exchange) limited() {
 	if own.Jitter > 0 {
 		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
 	}
+	x.retry = wait
 	words := false // the edge's own
 	redirects := r.Config.Action == rules.Redirect && x.decision.Verdict != limiter.FailedClosed
 	contentType, body := own.ContentType, own.Body

@@ -37,6 +37,7 @@ type Exchange struct {
 	forwarding proxy.Forward  // to the origin and back
 	reply      reply          // what the client gets
 	done       bool           // it is counted, as answered or aborted
+	retry      int64          // what a refusal's Retry-After says
 	// Of the origin's answer, while something waits to be counted; 0: none yet
 	status int
 	tags   []message.Field // what is added for the origin

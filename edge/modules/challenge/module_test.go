@@ -138,6 +138,7 @@ func TestWhoIsOverIsChallenged(t *testing.T) {
 	}
 	s.want("a German", 429, "Einen Moment", "/search", html, "Accept-Language: de-AT, en;q=0.5")
 	s.want("a program", 429, `{"error":{"code":"challenge","rule":"pages","message":"`, "/search")
+	s.want("a program", 429, `later.","retry_after":3`, "/search")
 	s.want("another page", 200, "hello", "/", html)
 	if resp, body := s.ask(http.MethodPost, "/search", html); resp.StatusCode != 429 ||
 		strings.Contains(body, "<script") || !strings.Contains(body, "send it once more") {
@@ -162,9 +163,11 @@ func TestWhoIsOverIsChallenged(t *testing.T) {
 		t.Errorf("the origin sees a pass:\n%s", all)
 	}
 	m := s.Rest()
-	for result, want := range map[string]float64{"shown": 7, "solved": 1, "passed": 4} {
-		if got := m["sluice_challenges_total{result="+result+"}"]; got != want {
-			t.Errorf("%s: %v, want %v", result, got, want)
+	for labels, want := range map[string]float64{"result=shown,rule=pages": 8,
+		"result=solved,rule=pages": 1, "result=passed,rule=pages": 4,
+		"result=refused,rule=pages": 0, "result=refused,rule=": 0} {
+		if got := m["sluice_challenges_total{"+labels+"}"]; got != want {
+			t.Errorf("%s: %v, want %v", labels, got, want)
 		}
 	}
 }
@@ -255,7 +258,7 @@ func TestShadowChallengesNobody(t *testing.T) {
 	s := start(t, strings.Replace(rule, "  action", "  mode: shadow\n  action", 1))
 	s.over()
 	s.want("a browser", 200, "hello", "/search", html)
-	if n := s.Rest()["sluice_challenges_total{result=shown}"]; n != 0 {
+	if n := s.Rest()["sluice_challenges_total{result=shown,rule=pages}"]; n != 0 {
 		t.Errorf("%v are asked", n)
 	}
 }
@@ -275,8 +278,8 @@ func TestKeyPass(t *testing.T) {
 func TestOwnPageAndStatus(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	edgetest.Must(t, os.WriteFile(file, []byte("<!doctype html><title>Our shop</title>{{challenge}}"), 0o600))
-	s := start(t, "challenge: {page: "+file+", contact: 'Call 555-0100.'}\n"+
-		strings.Replace(rule, "difficulty: 6", "difficulty: 6, status: 503, bind: network", 1))
+	s := start(t, strings.Replace(rule, "difficulty: 6",
+		"difficulty: 6, status: 503, bind: network, page: "+file+", contact: 'Call 555-0100.'", 1))
 	s.over()
 	_, page := s.want("a browser", 503, "Our shop", "/search", html, from("203.0.113.1"))
 	if !strings.Contains(page, "Call 555-0100.") {
@@ -303,6 +306,8 @@ func TestFewSourcesAreAWarning(t *testing.T) {
 		"of several the lowest": {"- {name: each, limit: 100}\n" +
 			"- {name: search, match: {path: /search}, limit: 40}\n", "no more than 4 sources at their limit (rule search)"},
 		"many": {"- {name: each, limit: 12}\n", ""},
+		"nothing but forms": {"- {name: form, match: {methods: [POST]}, limit: 9, action: challenge}\n",
+			"rule form challenges POST alone"},
 	} {
 		c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte(page+test.more))
 		edgetest.Must(t, err)
@@ -329,6 +334,8 @@ func TestWrongConfigurations(t *testing.T) {
 			"rules: [{name: r, limit: 1, action: challenge}]", "give pop.secret_file"},
 		"an algorithm": {"rules: [{name: r, limit: 1, algorithm: token_bucket, action: challenge}]",
 			"sliding or fixed windows"},
+		"two secrets": {"rules: [{name: r, limit: 1, action: challenge}, {name: s, limit: 1, action: challenge, challenge: {secret_file: a}}]",
+			"give both the same"},
 		"a concurrency": {"rules: [{name: r, limit: 1, concurrency: 1, action: challenge}]",
 			"requests in flight"},
 		"a difficulty": {"rules: [{name: r, limit: 1, action: challenge, challenge: {difficulty: 21}}]",
@@ -342,5 +349,66 @@ func TestWrongConfigurations(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
+	}
+}
+
+// While one secret of passes replaces another, passes of both are good.
+func TestSecretFileHasTwoLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	write := func(lines ...string) {
+		edgetest.Must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	old, newer := strings.Repeat("a", 32), strings.Repeat("b", 32)
+	write(old)
+	yaml := strings.Replace(rule, "difficulty: 6", "difficulty: 6, secret_file: "+file, 1)
+	s := start(t, yaml)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html)
+	pass := s.solve(page)
+	reload := func(lines ...string) {
+		t.Helper()
+		write(lines...)
+		edgetest.Must(t, s.Apply(s.Config()))
+	}
+	s.want("with a pass", 200, "hello", "/search", html, pass)
+	reload(newer, old)
+	s.want("after the first step", 200, "hello", "/search", html, pass)
+	reload(newer)
+	s.want("after the second", 429, "One moment", "/search", html, pass)
+	write("short")
+	if err := s.Apply(s.Config()); err == nil || !strings.Contains(err.Error(), "5 bytes") {
+		t.Errorf("a short secret: %v", err)
+	}
+}
+
+// A pass that may be shown from two networks ends with the third.
+func TestPassOfManyNetworks(t *testing.T) {
+	s := start(t, strings.Replace(rule, "pass_limit: 3", "pass_limit: 30, networks: 2", 1))
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html, from("203.0.113.1"))
+	pass := s.solve(page)
+	s.want("at home", 200, "hello", "/search", html, pass, from("203.0.113.1"))
+	s.want("its neighbour", 200, "hello", "/search", html, pass, from("203.0.113.9"))
+	s.want("under way", 200, "hello", "/search", html, pass, from("2001:db8::1"))
+	s.want("at home again", 200, "hello", "/search", html, pass, from("203.0.113.1"))
+	s.want("in a third network", 429, "One moment", "/search", html, pass, from("198.51.100.1"))
+	s.want("it has ended", 429, "One moment", "/search", html, pass, from("203.0.113.1"))
+	_, page = s.want("a new one", 429, "One moment", "/search", html, from("203.0.113.1"))
+	s.want("with it", 200, "hello", "/search", html, s.solve(page), from("203.0.113.1"))
+	m := s.Rest()
+	if got := m["sluice_challenges_total{result=refused,rule=pages}"]; got != 2 {
+		t.Errorf("%v passes are refused, want 2", got)
+	}
+}
+
+// A cookie with the pass's name in it is none, and is for the origin.
+func TestOtherCookies(t *testing.T) {
+	s := start(t, rule)
+	s.want("another cookie", 200, "hello", "/", "Cookie: my_sluice_pass=1; a=sluice_pass")
+	if last := s.origin.LastRequest(); !strings.Contains(last, "my_sluice_pass=1; a=sluice_pass\r\n") {
+		t.Errorf("the origin sees %s", last)
+	}
+	if n := s.Rest()["sluice_challenges_total{result=refused,rule=}"]; n != 0 {
+		t.Errorf("%v passes are refused", n)
 	}
 }

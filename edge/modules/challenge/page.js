@@ -55,7 +55,11 @@
   const send = n =>
     fetch(told.path, { method: 'POST', headers: { 'Sluice-Answer': told.question + '.' + n } })
       .then(r => { if (!r.ok) throw r; return fetch(told.path, { cache: 'no-store' }) })
-      .then(r => r.ok ? location.reload() : say(told.cookies))
+      .then(r => {
+        if (!r.ok) return say(told.cookies)
+        sessionStorage.setItem(key, Date.now())
+        location.reload()
+      })
       .catch(() => say(told.failed))
 
   // here solves without a worker, where the browser has none.
@@ -63,10 +67,8 @@
 
   // A pass that did not help a moment ago will not help now. Storage is refused with cookies.
   try {
-    const last = sessionStorage.getItem(key)
-    sessionStorage.setItem(key, Date.now())
+    if (Date.now() - sessionStorage.getItem(key) < 2e4) return say(told.again)
     if (!navigator.cookieEnabled) throw 0
-    if (Date.now() - last < 2e4) return say(told.again)
   } catch (e) {
     return say(told.cookies)
   }

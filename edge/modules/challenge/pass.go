@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"hash/fnv"
 	"net/netip"
 	"time"
 
@@ -12,17 +13,17 @@ import (
 
 const (
 	// Both are base64 in a URL's alphabet: a name of the sort, times, an identity, and a MAC.
-	questionBytes = 1 + 4 + 4 + 1 + idBytes + macBytes
-	passBytes     = 1 + 4 + idBytes + macBytes
+	questionBytes = 1 + 4 + 4 + 2 + idBytes + macBytes
+	passBytes     = 1 + 4 + 1 + 2 + idBytes + macBytes
 	questionText  = (questionBytes*8 + 5) / 6
 	passText      = (passBytes*8 + 5) / 6
 	idBytes       = 8
 	macBytes      = 16
 
-	// answerWithin is how long a question may be answered: a tab may have slept meanwhile. Edges'
-	// clocks may be slack apart.
+	// answerWithin is how long a question may be answered: a tab may have slept meanwhile. As far
+	// may the clocks of two edges be apart: only an edge makes questions, so one of the future is
+	// no forgery.
 	answerWithin = 5 * time.Minute
-	slack        = 2 * time.Second
 
 	hostMax = 255 // no name of DNS is longer
 )
@@ -53,28 +54,42 @@ type Holder struct {
 type Question struct {
 	ID         ID
 	Asked      time.Time     // whole seconds
-	PassFor    time.Duration // whole seconds; from Asked on
-	Difficulty int           // how many bits of the hash must be zero
+	PassFor    time.Duration // whole seconds, less than 2^17; from Asked on
+	Difficulty int           // how many bits of the hash must be zero, less than 32
 	Bound      bool          // to the network that it was asked in
+	Networks   int           // from how many the pass may be shown, less than 32; 0: any number
+	Rule       uint16        // that asks (ruleID)
 }
 
 // A Pass is what was made of an answer.
 type Pass struct {
-	ID    ID
-	End   time.Time // whole seconds
-	Bound bool
+	ID       ID
+	End      time.Time // whole seconds
+	Bound    bool
+	Networks int
+	Rule     uint16
 }
 
 // Pass is the pass for an answer to the question: always the same.
-func (q *Question) Pass() Pass { return Pass{q.ID, q.Asked.Add(q.PassFor), q.Bound} }
+func (q *Question) Pass() Pass {
+	return Pass{q.ID, q.Asked.Add(q.PassFor), q.Bound, q.Networks, q.Rule}
+}
+
+// ruleID is how questions and passes name the rule that asked, for counting.
+func ruleID(name string) uint16 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return uint16(h.Sum32())
+}
 
 // AppendQuestion appends a question for a holder, as it stands on a page.
 func (k Keys) AppendQuestion(b []byte, q Question, h Holder) []byte {
 	var room [questionBytes]byte
 	raw := append(room[:0], sortQuestion|bound(q.Bound))
 	raw = binary.BigEndian.AppendUint32(raw, uint32(q.Asked.Unix()))
-	raw = binary.BigEndian.AppendUint32(raw, uint32(q.PassFor/time.Second))
-	raw = append(raw, byte(q.Difficulty))
+	raw = binary.BigEndian.AppendUint32(raw,
+		uint32(q.PassFor/time.Second)<<10|uint32(q.Difficulty)<<5|uint32(q.Networks))
+	raw = binary.BigEndian.AppendUint16(raw, q.Rule)
 	raw = append(raw, q.ID[:]...)
 	return base64.RawURLEncoding.AppendEncode(b, k.seal(raw, h))
 }
@@ -89,11 +104,12 @@ func (k Keys) Question(text []byte, h Holder, now time.Time) (q Question, ok boo
 	}
 	q.Bound = raw[0]&boundToo != 0
 	q.Asked = time.Unix(int64(binary.BigEndian.Uint32(raw[1:])), 0)
-	q.PassFor = time.Duration(binary.BigEndian.Uint32(raw[5:])) * time.Second
-	q.Difficulty = int(raw[9])
-	copy(q.ID[:], raw[10:])
-	age := now.Sub(q.Asked)
-	return q, age >= -slack && age < answerWithin
+	numbers := binary.BigEndian.Uint32(raw[5:])
+	q.PassFor = time.Duration(numbers>>10) * time.Second
+	q.Difficulty, q.Networks = int(numbers>>5&31), int(numbers&31)
+	q.Rule = binary.BigEndian.Uint16(raw[9:])
+	copy(q.ID[:], raw[11:])
+	return q, now.Sub(q.Asked).Abs() < answerWithin
 }
 
 // AppendPass appends a pass for a holder, as its cookie has it.
@@ -101,6 +117,7 @@ func (k Keys) AppendPass(b []byte, p Pass, h Holder) []byte {
 	var room [passBytes]byte
 	raw := append(room[:0], sortPass|bound(p.Bound))
 	raw = binary.BigEndian.AppendUint32(raw, uint32(p.End.Unix()))
+	raw = binary.BigEndian.AppendUint16(append(raw, byte(p.Networks)), p.Rule)
 	raw = append(raw, p.ID[:]...)
 	return base64.RawURLEncoding.AppendEncode(b, k.seal(raw, h))
 }
@@ -115,7 +132,8 @@ func (k Keys) Pass(text []byte, h Holder, now time.Time) (p Pass, ok bool) {
 	}
 	p.Bound = raw[0]&boundToo != 0
 	p.End = time.Unix(int64(binary.BigEndian.Uint32(raw[1:])), 0)
-	copy(p.ID[:], raw[5:])
+	p.Networks, p.Rule = int(raw[5]), binary.BigEndian.Uint16(raw[6:])
+	copy(p.ID[:], raw[8:])
 	return p, now.Before(p.End)
 }
 

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/message"
+	"sluice/edge/rules/key"
 )
 
 var (
@@ -18,7 +21,7 @@ var (
 
 func asked(bound bool) Question {
 	return Question{ID: ID{1, 2, 3, 4, 5, 6, 7, 8}, Asked: noon, PassFor: time.Hour,
-		Difficulty: 8, Bound: bound}
+		Difficulty: 8, Bound: bound, Networks: 7, Rule: 0xabcd}
 }
 
 func TestQuestionAndPassAreReadAsTheyWereMade(t *testing.T) {
@@ -167,7 +170,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	refused("a late one", keys, answer, visitor, noon.Add(answerWithin))
-	refused("one from before the question", keys, answer, visitor, noon.Add(-slack-1))
+	refused("one from long before the question", keys, answer, visitor, noon.Add(-answerWithin))
 	refused("a wrong number", keys, append(append(bytes.Clone(text), '.'), '0'+byte(wrong)),
 		visitor, noon)
 	refused("no number", keys, append(bytes.Clone(text), '.'), visitor, noon)
@@ -270,5 +273,53 @@ func BenchmarkSolve(b *testing.B) {
 				Solve(keys.AppendQuestion(nil, Question{ID: id, Asked: noon}, visitor), bits)
 			}
 		})
+	}
+}
+
+// The clocks of edges may be minutes apart.
+func TestQuestionOfAnEdgeAhead(t *testing.T) {
+	text := keys.AppendQuestion(nil, asked(false), visitor)
+	if _, ok := keys.Question(text, visitor, noon.Add(-4*time.Minute)); !ok {
+		t.Error("a question of an edge whose clock is ahead is none")
+	}
+}
+
+// A pass is judged at its request's time, whatever a clock says meanwhile.
+func TestPassAtTheRequestsTime(t *testing.T) {
+	p := &points{module: &module{}, keys: keys, unknown: new(counts)}
+	q := asked(false)
+	pass := keys.AppendPass(nil, q.Pass(), visitor)
+	for at, want := range map[time.Time]bool{noon: true, noon.Add(time.Hour): false} {
+		v := &key.View{Request: new(message.Request), Client: visitor.Addr, At: at}
+		v.Request.Host = visitor.Host
+		err := v.Request.Head.Add([]byte("Cookie"), append([]byte(cookieName+"="), pass...), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.find(nil, v); (got != nil) != want {
+			t.Errorf("%v after the question: %v, want %t", at.Sub(noon), got, want)
+		}
+	}
+}
+
+// However many passes are shown, what is kept of them is bounded.
+func TestUsesAreBounded(t *testing.T) {
+	var u uses
+	p := Pass{End: noon.Add(time.Hour), Networks: 1}
+	for i := range 3 * usesMost / useShards {
+		p.ID = ID{0, byte(i), byte(i >> 8)}
+		if !u.within(&p, visitor.Addr, noon) {
+			t.Fatalf("pass %d may be shown nowhere", i)
+		}
+	}
+	if n := len(u.shards[0].of); n > usesMost/useShards {
+		t.Errorf("%d are kept, want at most %d", n, usesMost/useShards)
+	}
+	other := netip.MustParseAddr("203.0.113.1")
+	if u.within(&p, other, noon) {
+		t.Error("one that was kept last is forgotten")
+	}
+	if p.ID[0] = 1; testing.AllocsPerRun(100, func() { u.within(&p, visitor.Addr, noon) }) != 0 {
+		t.Error("a pass that is known allocates")
 	}
 }

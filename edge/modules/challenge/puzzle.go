@@ -13,7 +13,7 @@ const (
 	// DefaultDifficulty takes a browser some tens of milliseconds.
 	DefaultDifficulty = 13
 	// MaxDifficulty takes a phone a second or more. The number that is found has at most
-	// numberDigits then, but for one question in 10^40.
+	// numberDigits then, but for one question in 10^41.
 	MaxDifficulty = 20
 	// numberDigits are as many as one block of SHA-256 has room for after the question.
 	numberDigits = 55 - questionText

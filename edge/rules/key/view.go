@@ -3,6 +3,7 @@ package key
 import (
 	"bytes"
 	"net/netip"
+	"time"
 
 	"sluice/edge/address"
 	"sluice/edge/message"
@@ -39,6 +40,7 @@ func (n *Names) Add(p *Part) {
 type View struct {
 	Request *message.Request
 	Client  netip.Addr // for Names.Geo
+	At      time.Time  // when the request is judged, for facts that end
 
 	names      *Names // for which there is room
 	headers    values
