@@ -80,9 +80,8 @@ func (x *Exchange) decide() bool {
 			}
 			return false
 		case x.decision.Refused():
-			if until := x.decision.Reported.Until; !x.trusted && !until.IsZero() &&
-				x.action() == nil {
-				x.front.Block(until)
+			if until := x.decision.Reported.Until; !until.IsZero() && x.action() == nil {
+				x.front.Block(until, x.trusted)
 			}
 			x.refuse()
 			x.reply.At = x.now
@@ -93,7 +92,7 @@ func (x *Exchange) decide() bool {
 			return false
 		}
 	}
-	x.front.Block(time.Time{})
+	x.front.Block(time.Time{}, x.trusted)
 	if x.decision.Delay > 0 && !x.waitTurn() {
 		x.count(true) // any answer would be lost
 		x.respond(clientGone)

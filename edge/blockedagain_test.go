@@ -1,6 +1,8 @@
 package edge_test
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
 )
 
@@ -85,5 +88,45 @@ func TestBlockedNoLonger(t *testing.T) {
 	ask(429)
 	if n := len(o.Requests()); n != 2 {
 		t.Errorf("%d requests came to the origin, want 2", n)
+	}
+}
+
+// Clients whose connection a proxy shares: those that are blocked are answered byte for byte as the first time, and fasthttp is not shown what they
+// ask; those between them are passed on; and a malformed head ends the connection as ever. All that is received is logged.
+func TestBlockedOfSeveral(t *testing.T) {
+	e, files, end := edgetest.StartLogged(t, accesslog.Config{}, "source: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 1h}]\n")
+	var shown atomic.Int64
+	server := e.HTTP()
+	handler := server.Handler
+	server.Handler = func(ctx *fasthttp.RequestCtx) { shown.Add(1); handler(ctx) }
+	const abuser = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
+	other := func(n int) string {
+		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.%d\r\nContent-Length: 3\r\n\r\nabc", n)
+	}
+	e.Raw(strings.Repeat(abuser, 3) + strings.TrimSuffix(abuser, "\r\n") + "Connection: close\r\n\r\n")
+	shown.Store(0)
+	var b strings.Builder
+	for n := range 10 {
+		b.WriteString(abuser)
+		b.WriteString(other(n))
+		b.WriteString(strings.Replace(strings.TrimSuffix(abuser, "\r\n"), "GET", "POST", 1) + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+	}
+	all := e.Raw(b.String() + strings.TrimSuffix(abuser, "\r\n") + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n" + abuser)
+	answers := strings.SplitAfter(instants.ReplaceAllString(all, "$1"), "HTTP/1.1 ")[1:]
+	if len(answers) != 31 {
+		t.Fatalf("%d answers, want 31, of which the last is that to the malformed head: %q", len(answers), answers)
+	}
+	for i, a := range answers[:30] {
+		if i%3 != 1 && a != answers[0] || i%3 == 1 && !strings.HasPrefix(a, "200") {
+			t.Errorf("answer %d is %q, the first %q", i, a, answers[0])
+		}
+	}
+	if n := shown.Load(); n != 1+10+1 {
+		t.Errorf("fasthttp was shown %d requests, want the first refusal, ten that pass and the malformed head", n)
+	}
+	end()
+	logged := bytes.Count(files.Text[0].Bytes(), []byte("\n"))
+	if m := e.Rest(); m["sluice_received_total"] != 35 || m["sluice_aborted_total"] != 0 || logged != 35 {
+		t.Errorf("%v received, %v aborted, %d logged; want 35, none and 35", m["sluice_received_total"], m["sluice_aborted_total"], logged)
 	}
 }

@@ -27,8 +27,9 @@ type Front interface {
 	Redirect() uint16
 	// Going reports whether the connection is to end so that others have room.
 	Going() bool
-	// Block notes until when the connection's client is refused; the zero time: it is not.
-	Block(until time.Time)
+	// Block notes until when the client is refused; the zero time: it is not. Of several clients that
+	// share a connection, the next request may be another's.
+	Block(until time.Time, shared bool)
 	// Close ends the connection after the answer and after what else is under way on it, in order.
 	// Drop reads nothing more of the request; a connection that carries only this one ends as well.
 	Close()

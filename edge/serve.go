@@ -154,8 +154,8 @@ func (x *Exchange) serve() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
 	}
-	// Its client has changed its mind meanwhile: it goes to no origin
-	if x.judged && !x.decision.Held && x.front.Gone() {
+	// Its client has changed its mind since its stream was judged: it goes to no origin
+	if x.judged && x.whole == nil && !x.decision.Held && x.front.Gone() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(clientGone)
 		return

@@ -114,7 +114,7 @@ func (e *Exchange) Peer() (netip.Addr, bool)           { return e.From, true }
 func (e *Exchange) Secure() bool                       { return e.TLS }
 func (e *Exchange) Redirect() uint16                   { return 0 }
 func (e *Exchange) Going() bool                        { return false }
-func (e *Exchange) Block(until time.Time)              { e.Until = until }
+func (e *Exchange) Block(until time.Time, _ bool)      { e.Until = until }
 func (e *Exchange) Close()                             { e.Closed = true }
 func (e *Exchange) Last()                              { e.Closed = true }
 func (e *Exchange) Drop()                              { e.Closed, e.taken = true, true }

@@ -71,8 +71,15 @@ func (e *Exchange) Gone() bool { return e.on.Conn.Gone() }
 // Going reports whether the connection is to make room for others.
 func (e *Exchange) Going() bool { return e.on.Conn.Going.Load() != 0 }
 
-// Block notes that this connection's client is refused until then; the zero time: it is not.
-func (e *Exchange) Block(until time.Time) {
+// Block notes that this connection's client is refused until then; the zero time: it is not. A
+// connection of several clients has some that are, so that what comes next is judged first.
+func (e *Exchange) Block(until time.Time, shared bool) {
+	if shared {
+		if !until.IsZero() {
+			e.on.early = judgedEarly
+		}
+		return
+	}
 	at := int64(0)
 	if !until.IsZero() {
 		at = until.UnixNano()

@@ -173,7 +173,10 @@ func (st *Stream) Redirect() uint16 { return st.conn.client.Redirect }
 func (st *Stream) Going() bool { return st.conn.client.Going.Load() != 0 }
 
 // Block says that whoever sends on this connection is refused until then; the zero time: it is not.
-func (st *Stream) Block(until time.Time) {
+func (st *Stream) Block(until time.Time, shared bool) {
+	if shared {
+		return // streams are judged first in any case
+	}
 	at := int64(0)
 	if !until.IsZero() {
 		at = until.UnixNano()
