@@ -210,7 +210,8 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
 	if c.Work == atRest {
-		if err := idle(ctx, warm); err != nil {
+		// An edge that has just started looks for the others of its PoP
+		if err := idle(ctx, max(warm, 1500*time.Millisecond)); err != nil {
 			return f, err
 		}
 		before = costs()
