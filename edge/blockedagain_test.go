@@ -11,8 +11,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/accesslog/accesslogtest"
 )
 
 // instants are what answers say of the time, but for its length.
@@ -94,7 +94,7 @@ func TestBlockedNoLonger(t *testing.T) {
 // Clients whose connection a proxy shares: those that are blocked are answered byte for byte as the first time, and fasthttp is not shown what they
 // ask; those between them are passed on; and a malformed head ends the connection as ever. All that is received is logged.
 func TestBlockedOfSeveral(t *testing.T) {
-	e, files, end := edgetest.StartLogged(t, accesslog.Config{}, "source: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 1h}]\n")
+	e, files, end := accesslogtest.Start(t, "combined", "source: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 1h}]\n")
 	var shown atomic.Int64
 	server := e.HTTP()
 	handler := server.Handler

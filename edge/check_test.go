@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/accesslog/accesslogtest"
 )
 
 const checkRules = `
@@ -87,8 +87,7 @@ func TestCheckedRequest(t *testing.T) {
 // A check counts for the client that a trusted proxy names, and stands in the access log as the request that it is about;
 // everything else is forwarded as ever, and lists hold.
 func TestChecksOfClients(t *testing.T) {
-	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "json"},
-		"check_path: /check\nsource: {trust: [127.0.0.1]}\ndeny: [198.51.100.1]\nallow: [198.51.100.2]\n"+checkRules)
+	e, f, stop := accesslogtest.Start(t, "json", "check_path: /check\nsource: {trust: [127.0.0.1]}\ndeny: [198.51.100.1]\nallow: [198.51.100.2]\n"+checkRules)
 	ask := func(client string) int {
 		resp, _ := e.Get("/check", "X-Original-URI: /login", "X-Original-Method: POST", "X-Forwarded-Host: a.example", "X-Forwarded-For: "+client)
 		return resp.StatusCode
@@ -139,8 +138,7 @@ func TestChecksWithoutOrigin(t *testing.T) {
 // Whether an answer has a body is a matter of the request that it answers, not of the one that is asked about: else what follows on
 // the connection is not where the asker looks for it.
 func TestAnswersToChecksAreFramedByTheAsker(t *testing.T) {
-	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "json"},
-		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]\n")
+	e, f, stop := accesslogtest.Start(t, "json", "check_path: /check\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]\n")
 	e.Get("/check")
 	c := e.Talk()
 	for _, test := range []struct{ asks, about string }{{"GET", "HEAD"}, {"HEAD", "GET"}, {"HEAD", "HEAD"}, {"GET", "GET"}} {

@@ -57,12 +57,6 @@ func (snap *snapshot) collect(to metric.Sink) {
 
 // collectLeaves gives what single numbers some rooms have.
 func (s *Server) collectLeaves(to metric.Sink) {
-	lost := uint64(0)
-	if s.access != nil {
-		lost = s.access.Lost()
-	}
-	to.Count(lost, "sluice_log_lines_lost_total",
-		"Lines of the access log that could not be written.")
 	drained := 0.0
 	if s.Drained() != nil {
 		drained = 1

@@ -41,7 +41,6 @@ import (
 	"sluice/counter"
 	"sluice/counter/exact"
 	"sluice/counter/inflight"
-	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -70,8 +69,7 @@ type Options struct {
 	Table  *counter.Table    // how much each source has done
 	Blocks *mitigation.Table // which sources are blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
-	Access *accesslog.Log    // nil: none
-	Name   string            // what operators call this edge, for the access log
+	Name   string            // what operators call this edge
 	// By which this edge's PoP knows its own requests in Via; "": as sluice, and none
 	Via    string
 	Events *events.Log // what has happened, for operators; nil: it is not kept
@@ -116,11 +114,9 @@ type Server struct {
 	notEnforced *top.Top                        // sources that shadows would refuse most
 	keys        *seen.Keys
 	atLimit     *seen.AtLimit
-	access      *accesslog.Log
 	name        string
 	events      *events.Log
-	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
-	traces      tracing.Tracer         // nil: no request is traced
+	traces      tracing.Tracer // nil: no request is traced
 	faded       atomic.Int64
 	apply       sync.Mutex // one Apply at a time
 	exchanges   sync.Pool  // of *Exchange
@@ -151,7 +147,6 @@ func New(o Options) (*Server, error) {
 		limits:   c.Limits,
 		secret:   key.NewSecret(o.Secret),
 		stats:    newStats(),
-		access:   o.Access,
 		traces:   o.Traces,
 		name:     o.Name,
 		events:   o.Events,
@@ -174,9 +169,6 @@ func New(o Options) (*Server, error) {
 		Events: o.Events,
 		Kernel: s.inKernel,
 	})
-	if o.Access != nil {
-		s.note = o.Access.Note
-	}
 	if s.budget > 0 {
 		s.limiter.Wait = s.wait
 	}

@@ -8,7 +8,6 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/buckets"
-	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/front"
 	"sluice/edge/limiter"
@@ -29,7 +28,6 @@ func (s *Server) AtLimit() *seen.AtLimit              { return s.atLimit }
 func (s *Server) Asking() *top.Top                    { return s.requests }
 func (s *Server) Seconds() *buckets.Histogram         { return s.stats.seconds }
 func (s *Server) Wait(replies []<-chan struct{})      { s.wait(replies) }
-func (s *Server) Log(note func(*accesslog.Entry))     { s.note = note }
 func (s *Server) LastAccepted() <-chan struct{}       { return s.listeners[0].Ended }
 func (s *Server) Shed(peer netip.Addr) counter.Source { return s.shed(peer) }
 func (s *Server) BlockedPrefix(p netip.Prefix, now time.Time) time.Time {

@@ -10,7 +10,6 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
 	"sluice/edge/listen"
 )
@@ -59,12 +58,11 @@ func (faulty) RemoteAddr() net.Addr { return nil }
 
 // A fault outside of any request, and one in saying that there was one, are counted, and end nothing but the connection.
 func TestFaultsAroundRequests(t *testing.T) {
-	s := edgetest.MemoryServer(t, nil, "")
+	s := edgetest.MemoryServer(t, nil, "", observed(func(*edge.Outcome) { panic("a bug") }))
 	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(&faulty{}))
 	if m := edgetest.Metrics(t, s); m["sluice_panics_total"] != 1 || m["sluice_received_total"] != 0 || s.Connections() != 0 {
 		t.Errorf("%v, %d connections", m, s.Connections())
 	}
-	s.Log(func(*accesslog.Entry) { panic("a bug") })
 	sender := &edgetest.Sender{Sends: "GET /\r\n\r\n", Most: 100}
 	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(sender))
 	if sender.Got.Len() > 0 {

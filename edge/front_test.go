@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sluice/edge"
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
 	"sluice/edge/front"
 	"sluice/edge/message"
@@ -22,13 +21,19 @@ var _, _ edge.Front = (*front.Exchange)(nil), (*edgetest.Exchange)(nil)
 // handleAll has requests handled, one after the other, by an edge without a socket before an origin.
 func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edgetest.Exchange) *edge.Server {
 	t.Helper()
-	behind := httptest.NewServer(origin)
-	t.Cleanup(behind.Close)
-	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['"+behind.URL+"'], upgrades: [echo]}]\n"+yaml))
+	s := before(t, yaml, origin)
 	for _, e := range list {
 		s.Handle(e)
 	}
 	return s
+}
+
+// before is an edge without a socket before an origin.
+func before(t *testing.T, yaml string, origin http.HandlerFunc, change ...func(*edge.Options)) *edge.Server {
+	t.Helper()
+	behind := httptest.NewServer(origin)
+	t.Cleanup(behind.Close)
+	return edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['"+behind.URL+"'], upgrades: [echo]}]\n"+yaml), change...)
 }
 
 // A request that comes by another protocol is judged, gets its limit in headers, is passed on and counted as any other,
@@ -37,13 +42,12 @@ func TestRequestWithoutASocket(t *testing.T) {
 	var asked, logged []string
 	first, over := edgetest.NewExchange("GET", "/x?y=1", "X-Mine: 1"), edgetest.NewExchange("GET", "/x")
 	first.TLS = true
-	s := handleAll(t, "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]", func(w http.ResponseWriter, r *http.Request) {
+	s := before(t, "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("X-Mine")+" "+r.Header.Get("X-Forwarded-For")+" "+
 			r.Header.Get("X-Forwarded-Proto")+" "+r.Header.Get("Via"))
 		w.Header().Set("Sluice-Verdict", "forged")
 		_, _ = io.WriteString(w, "hello")
-	})
-	s.Log(func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) })
+	}, observed(func(o *edge.Outcome) { logged = append(logged, o.Rule+" "+o.Verdict+" "+string(o.Version)) }))
 	s.Handle(first)
 	s.Handle(over)
 	if first.Status != 200 || first.Own || !first.Whole || first.Text != "hello" || first.Line("X-RateLimit-Remaining") != "0" || first.Line("Sluice-Verdict") != "" {

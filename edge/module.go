@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/metric"
@@ -22,19 +23,26 @@ type Modules []Module
 
 // A Module is one feature. Fields that are nil are of what it does not do.
 type Module struct {
-	Name   string        // that of its folder
+	Name   string        // that of its section in configuration files, or of its folder
 	Config config.Module // what it adds to configuration files; its name is Name
 	// Prepare makes the module's points for a configuration that is to come into force. Nothing
 	// may change by it: after an error, this module's or another's, all stays as it was.
 	Prepare func(*Setup) (Points, error)
+	// Try returns what would keep Start from working under a configuration. It changes nothing.
+	Try func(*config.Config) error
+	// Start opens what must be open before the first request, under the first configuration that
+	// Prepare was called for.
+	Start func() error
 	// Run is what the module does beside requests, until ctx is done.
 	Run     func(ctx context.Context)
-	Collect func(metric.Sink) // its metrics
+	Collect func(metric.Sink)    // its metrics
+	State   func(*control.State) // adds what operators should know of it
 }
 
 // A Setup is what modules make their points of.
 type Setup struct {
 	Config  *config.Config // the one that is to come into force
+	Name    string         // what operators call this edge
 	Limiter *limiter.Limiter
 	Secret  key.Secret // the PoP's
 	Events  *events.Log
@@ -56,7 +64,8 @@ type Points struct {
 	// Request.Hello; nil: nothing.
 	Hello func(*tls.ClientHelloInfo) any
 	// Answers are called before an answer of the edge's own goes out.
-	Answers []func(*Exchange)
+	Answers   []func(*Exchange)
+	Observers []Observer
 	// InForce is called as the configuration comes into force, before the first request under it;
 	// nil: the module need not know.
 	InForce func()
@@ -70,6 +79,12 @@ type Gate struct {
 	Waits func(*Exchange) bool
 	// Answer reports whether it has answered the request.
 	Answer func(*Exchange) bool
+}
+
+// An Observer is told of each request. What is nil it does not want to know.
+type Observer struct {
+	// Answered is called when the answer is made, and before it is sent.
+	Answered func(*Exchange, *Outcome)
 }
 
 // A Phase is when a gate is asked: those of one phase after those of all phases before. The edge
@@ -94,7 +109,8 @@ func (all Modules) Config() (list []config.Module) {
 
 // prepare makes the points of all modules.
 func (s *Server) prepare(c *config.Config, to *snapshot) error {
-	setup := &Setup{Config: c, Limiter: &s.limiter, Secret: s.secret, Events: s.events, Warn: s.warn}
+	setup := &Setup{Config: c, Name: s.name, Limiter: &s.limiter, Secret: s.secret,
+		Events: s.events, Warn: s.warn}
 	var gates []Gate
 	for _, m := range s.use {
 		if m.Prepare == nil {
@@ -116,6 +132,11 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 			to.hellos = append(to.hellos, p.Hello)
 		}
 		to.answers = append(to.answers, p.Answers...)
+		for _, o := range p.Observers {
+			if o.Answered != nil {
+				to.answered = append(to.answered, o.Answered)
+			}
+		}
 		if p.InForce != nil {
 			to.inForce = append(to.inForce, p.InForce)
 		}
@@ -132,6 +153,39 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		}
 	}
 	return nil
+}
+
+// Start has the modules open what must be open before the first request, in order.
+func (all Modules) Start() error {
+	for _, m := range all {
+		if m.Start != nil {
+			if err := m.Start(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Try returns what would keep modules from starting under a configuration. It changes nothing.
+func (all Modules) Try(c *config.Config) (wrong []error) {
+	for _, m := range all {
+		if m.Try != nil {
+			if err := m.Try(c); err != nil {
+				wrong = append(wrong, err)
+			}
+		}
+	}
+	return wrong
+}
+
+// State adds what operators should know of modules.
+func (all Modules) State(to *control.State) {
+	for _, m := range all {
+		if m.State != nil {
+			m.State(to)
+		}
+	}
 }
 
 // hello finds out what modules want of a ClientHello; nil: nothing.

@@ -176,3 +176,12 @@ func TestModuleRuns(t *testing.T) {
 		t.Error("it still runs")
 	}
 }
+
+// observed has an edge tell of each request, once its answer is made.
+func observed(told func(*edge.Outcome)) func(*edge.Options) {
+	return edgetest.Using(edge.Module{Name: "observes",
+		Prepare: func(*edge.Setup) (edge.Points, error) {
+			return edge.Points{Observers: []edge.Observer{{
+				Answered: func(_ *edge.Exchange, o *edge.Outcome) { told(o) }}}}, nil
+		}})
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/accesslog"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/peaks"
@@ -47,7 +46,8 @@ type Exchange struct {
 	tried []rules.TriedResult // what rules that are only tried say of it
 	peaks []*peaks.Source     // its sources that are of a sample
 
-	trace tracing.Request // nil: it is not traced
+	trace   tracing.Request // nil: it is not traced
+	outcome *Outcome        // for observers; nil: there were none yet
 
 	id     []byte // its name, in idText; nil: it has none yet
 	idText [maxRequestID]byte
@@ -258,8 +258,8 @@ func (x *Exchange) finish() (hijacked bool) {
 	if x.snap.hsts != nil && x.front.Secure() {
 		r.add("Strict-Transport-Security", x.snap.hsts)
 	}
-	if s.note != nil {
-		x.log()
+	if len(x.snap.answered) > 0 {
+		x.tell()
 	}
 	if r.from != fromOrigin {
 		x.failed = x.front.Respond(x.answered()) != nil
@@ -338,67 +338,4 @@ func (x *Exchange) panicked(p any) {
 func (s *Server) fault(p any) {
 	s.stats.panics.Add(1)
 	s.warn("fault in the edge", "panic", p)
-}
-
-// log writes the request down.
-func (x *Exchange) log() {
-	e := accesslog.Entry{Client: x.client, At: x.now, Head: x.Request, Version: x.Version,
-		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(),
-		Limited: x.reply.from == fromLimit}
-	if !e.Client.IsValid() {
-		e.Client = x.peer // it was refused before its client was known
-	}
-	if message.Bodyless(x.IsHead, x.reply.Status) {
-		e.Length = 0
-	}
-	e.ID, e.Edge = x.requestID(), x.server.name
-	e.Rule, e.Verdict = x.decided()
-	if cause := x.decision.Cause; cause != nil && !x.barred && x.verdict == "" {
-		l := rules.LimitOf(cause)
-		r := l.Parent
-		e.Limit, e.Window, e.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window,
-			cause.Until
-		e.Policy = l.OwnPolicy()
-		if cause.Crowded {
-			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0,
-				float64(r.Config.Concurrency)
-			e.Policy = r.ConcurrencyPolicy()
-		} else if cause.Reservation != nil {
-			e.Estimate = cause.Reservation.Estimate
-			// A blocked source's counter is not read
-		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known {
-			e.Estimate = v.Estimate
-		}
-	}
-	if cause := x.decision.Cause; cause != nil {
-		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered &&
-			!x.barred && x.verdict == "" {
-			e.By, e.Who, e.Reason = bit.By.String(), bit.Who, bit.Reason
-		}
-		if k := x.keyOf(cause.Source); k != nil {
-			x.keyText = k.Digest.AppendText(x.keyText[:0])
-			e.Key, e.KeyOf, e.KeyStart = x.keyText, x.snap.rules.Spelled(k.By),
-				k.Start.AppendText(x.keyStart[:0])
-		}
-	}
-	country, asn := x.decision.Located()
-	e.Country, e.ASN = country, asn
-	x.server.note(&e)
-}
-
-// decided is the rule that decided, and its verdict; "": none did.
-func (x *Exchange) decided() (rule, verdict string) {
-	switch d := &x.decision; {
-	case x.barred:
-		return "", "denied"
-	case x.verdict != "":
-		return "", x.verdict
-	case d.Cause != nil:
-		return rules.LimitOf(d.Cause).Parent.Config.Name, d.Verdict.String()
-	default:
-		if r := d.Opened(); r != nil {
-			return r.Config.Name, "open"
-		}
-		return "", ""
-	}
 }

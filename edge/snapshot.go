@@ -47,7 +47,8 @@ type snapshot struct {
 	// when the snapshot comes into force
 	proofs, gates []func(*Exchange) bool
 	mayWait       []func(*Exchange) bool
-	answers       []func(*Exchange) // of the edge's own
+	answers       []func(*Exchange)           // of the edge's own
+	answered      []func(*Exchange, *Outcome) // told of each request
 	inForce       []func()
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool

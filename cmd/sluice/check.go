@@ -23,6 +23,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/lists"
+	"sluice/edge/regular"
 	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -158,7 +159,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	}
 	named := listBook(c, nil)
 	named.Offline = true
-	_, err = edge.New(edge.Options{Lists: named, Config: c, Use: modules(nil, nil),
+	use := modules(nil, nil)
+	_, err = edge.New(edge.Options{Lists: named, Config: c, Use: use,
 		Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 	try(err)
 	shown, err := clientCertificates(c)
@@ -167,7 +169,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 		doubtful = append(doubtful, expired(name, certificates, time.Now())...)
 	}
 	if path, is := strings.CutPrefix(c.Plans.Store, "sqlite:"); is {
-		if err := tryWrite(path); err != nil {
+		if err := regular.TryWrite(path); err != nil {
 			awaits(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
 		}
 	}
@@ -179,11 +181,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	if try(err); err == nil {
 		doubtful = append(doubtful, expired("limit_api", certificates, time.Now())...)
 	}
-	if file := c.AccessLog.File; file != "" && file != "-" {
-		if err := tryWrite(file); err != nil {
-			awaits(fmt.Errorf("access_log.file: %w: give the path of a file that can be written",
-				err))
-		}
+	for _, err := range use.Try(c) {
+		awaits(err)
 	}
 	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen},
 		{"rate_limit_service", c.RateLimitService.Listen}, {"limit_api", c.LimitAPI.Listen}}
@@ -247,7 +246,7 @@ func notYet(err error) string {
 	case strings.HasPrefix(of.Path, credentialsDir) && there != nil:
 		return err.Error() +
 			"; not checked, because systemd puts it there when the unit starts (LoadCredential=)"
-	case of.Op == writing && there == nil && in.IsDir():
+	case of.Op == regular.Writing && there == nil && in.IsDir():
 		return err.Error() +
 			"; a start needs it: only systemd makes it, for a unit (StateDirectory=, LogsDirectory=)"
 	}
@@ -266,35 +265,10 @@ func tryState(c *config.Config, key secret.Secret) error {
 }
 
 func tryFolder(stateDir string) error {
-	if err := access(stateDir, mayWrite|maySearch); err != nil {
+	if err := regular.Access(stateDir, regular.MayWrite|regular.MaySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return nil
-}
-
-// Arguments of access(2), and texts of its errors.
-const (
-	writing   = "write"
-	maySearch = 1
-	mayWrite  = 2
-)
-
-func access(path string, how uint32) error {
-	if err := syscall.Access(path, how); err != nil {
-		return &fs.PathError{Op: writing, Path: path, Err: err}
-	}
-	return nil
-}
-
-// tryWrite reports why a file cannot be appended to, or made.
-func tryWrite(file string) error {
-	if info, err := os.Stat(file); err == nil {
-		if info.IsDir() {
-			return &fs.PathError{Op: "write", Path: file, Err: syscall.EISDIR}
-		}
-		return access(file, mayWrite)
-	}
-	return access(filepath.Dir(file), mayWrite|maySearch)
 }
 
 // tryListen reports why one cannot listen at an address. That a port is in use, or not for this
@@ -308,7 +282,8 @@ func tryListen(what, address string) error {
 			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path,
 				Err: errors.New("there is something else")})
 		}
-		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
+		if err := regular.Access(filepath.Dir(path),
+			regular.MayWrite|regular.MaySearch); err != nil {
 			return upgrade.ListenError(what, address, err)
 		}
 		return nil

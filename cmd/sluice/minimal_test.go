@@ -13,6 +13,7 @@ import (
 func TestMinimal(t *testing.T) {
 	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\n"
 	for setting, c := range map[string]struct{ yaml, part string }{
+		"access_log":                {"access_log: {file: /dev/null}\n", "the access log"},
 		"acme.hosts":                {"listen_tls: ':8443'\nstate_dir: /tmp\nacme: {hosts: [a.example], agree: true}\n", "ACME"},
 		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
 		"listen.redirect":           {"listen: {address: '127.0.0.1:1', redirect: 443}\n", "redirects to https"},

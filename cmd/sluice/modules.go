@@ -9,6 +9,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
+	"sluice/edge/modules/accesslog"
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
@@ -29,7 +30,7 @@ import (
 // are the keys of passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	all := edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		ja4.Module(), challenge.Module(passes)}
+		ja4.Module(), challenge.Module(passes), accesslog.Module()}
 	if proof != nil {
 		all = append(all, acme.Module(proof))
 	}

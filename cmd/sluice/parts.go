@@ -23,7 +23,6 @@ import (
 	"sluice/cmd/sluice/internal/viewer"
 	"sluice/counter/member"
 	"sluice/edge"
-	"sluice/edge/accesslog"
 	"sluice/edge/admin"
 	"sluice/edge/bearer"
 	"sluice/edge/config"
@@ -64,8 +63,8 @@ type daemon struct {
 	across    *peers.Peers  // joinTier; nil: blocks go to no other PoP
 	shared    *tier.Shared
 
-	access  *accesslog.Log // makeEdge; nil: none
-	keeper  *plans.Loader  // nil: no client is on a plan
+	modules edge.Modules  // makeEdge
+	keeper  *plans.Loader // nil: no client is on a plan
 	lists   *lists.Store
 	geo     *geo.Store
 	server  *edge.Server
@@ -151,12 +150,9 @@ func (d *daemon) joinTier() (err error) {
 	return err
 }
 
-// makeEdge makes the edge itself, with the plans of its clients and its access log.
+// makeEdge makes the edge itself, with its modules and the plans of its clients.
 func (d *daemon) makeEdge() (err error) {
 	c, shared := d.config, d.shared
-	if d.access, err = openAccessLog(c.AccessLog); err != nil {
-		return err
-	}
 	var traces tracing.Tracer // nil: no request is traced
 	if c.Tracing.Endpoint != "" {
 		if traces, err = d.makeTracer(); err != nil {
@@ -169,14 +165,18 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
+	d.modules = modules(d.proof(), d.passes())
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Store)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
+		Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
-		Config: c, Use: modules(d.proof(), d.passes()), Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
+		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
+		return err
+	}
+	if err = d.modules.Start(); err != nil {
 		return err
 	}
 	if d.keeper != nil {

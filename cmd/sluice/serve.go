@@ -79,11 +79,6 @@ func (d *daemon) run() error {
 	for _, run := range d.beside {
 		d.others.Go(func() { run(background) })
 	}
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		writeAccessLog(background, d.access, d.log)
-	}()
 	d.others.Go(func() { d.reload.watch(background) })
 	d.others.Go(func() { d.reload.follow(background) })
 	for _, f := range d.reload.files {
@@ -125,11 +120,6 @@ func (d *daemon) run() error {
 	defer done()
 	if d.operators.Shutdown(last) != nil {
 		d.operators.Close()
-	}
-	select { // before the others: the last spans may take longer than last
-	case <-written:
-	case <-last.Done(): // the reader of the log has stopped reading
-		d.log.Warn("the access log could not be written to its end")
 	}
 	d.others.Wait()
 	d.log.Info("stopped")

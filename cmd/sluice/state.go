@@ -8,8 +8,7 @@ import (
 
 // state is what operators should know of the edge.
 func (d *daemon) state() control.State {
-	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper,
-		d.access
+	server, shared, r, others, keeper := d.server, d.shared, d.reload, d.across, d.keeper
 	now := time.Now()
 	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(),
 		Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{},
@@ -52,11 +51,6 @@ func (d *daemon) state() control.State {
 		s.Unread = append(s.Unread, control.Unread{Field: "geo." + f.Of, From: f.File,
 			Since: f.Since, Error: f.Error})
 	}
-	if access != nil {
-		if err := access.Failed(); err != nil {
-			s.AccessLog = &control.LostLines{File: access.File(), Error: err.Error(),
-				Lost: access.Lost()}
-		}
-	}
+	d.modules.State(&s)
 	return s
 }

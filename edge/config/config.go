@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
-	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/front"
 	"sluice/edge/limiter"
@@ -60,7 +59,6 @@ type Config struct {
 	HTTP2       HTTP2
 	Origins     []upstream.Config
 	Rules       []rules.Config
-	AccessLog   accesslog.Config
 	Estimate    algorithm.Estimate // of rules that do not say
 	// Where other proxies request verdicts: a path, or one that ends in /*; "": nowhere
 	CheckPath string
@@ -167,11 +165,10 @@ func Default() *Config {
 		Etcd:     Etcd{Prefix: "/sluice/"},
 		CORS:     CORS{Expose: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		Counters: 1_000_000, Shed: Answer,
-		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
-		AccessLog: accesslog.Config{Format: "json", Refused: 1, Succeeded: 1},
-		Tracing:   tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
-		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		HTTP2:     HTTP2{Enabled: true, MaxStreams: 128},
+		Plans:   rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
+		Tracing: tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
+		Source:  address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		HTTP2:   HTTP2{Enabled: true, MaxStreams: 128},
 		JWT: token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"},
 			Leeway: 30 * time.Second},
 		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,

@@ -105,16 +105,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 			})
 		},
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
-		"access_log": func(n ast.Node) {
-			r.mapping(n, "access_log", fields{
-				"file":    r.orNone("access_log.file", &c.AccessLog.File),
-				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
-				"refused": integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
-				"succeeded": integer(r, "access_log.succeeded", 1, 1_000_000,
-					&c.AccessLog.Succeeded),
-			})
-		},
-		"shed": oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
+		"shed":    oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
 		"wall": func(n ast.Node) {
 			r.mapping(n, "wall", fields{"socket": r.orNone("wall.socket", &c.Wall.Socket)})
 		},
@@ -140,7 +131,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 				func(n ast.Node) { r.rule(n, c, names) })
 		},
 	}))
-	for _, o := range c.optional() {
+	for _, o := range append(c.optional(), r.without(seen)...) {
 		if what := r.missing[o.setting]; what != "" && o.given {
 			block, _, _ := strings.Cut(o.setting, ".")
 			r.fail(seen[block],

@@ -36,3 +36,16 @@ func TestMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The section of a module that the program was built without is an error that names both.
+func TestMissingModule(t *testing.T) {
+	p := Parser{Missing: map[string]string{"tea": "tea"}}
+	_, err := p.Parse("f.yaml", []byte("verdict_header: true\ntea: {pot: /pot}"))
+	const want = "f.yaml:2:1: tea: this program was built without tea: build it with make build, or remove the setting"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	if _, err := p.Parse("f.yaml", []byte("verdict_header: true")); err != nil {
+		t.Error(err)
+	}
+}

@@ -3,7 +3,9 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +71,20 @@ func (r *reader) sections(c *Config, to fields) fields {
 		c.set(m.Name, settings)
 		to[m.Name] = func(n ast.Node) { r.into(n, m.Name, settings) }
 	}
+	for name := range r.missing {
+		if to[name] == nil && !strings.Contains(name, ".") {
+			to[name] = func(ast.Node) {} // see without
+		}
+	}
 	return to
+}
+
+// without are the sections of modules that the program was built without.
+func (r *reader) without(seen map[string]ast.Node) (list []option) {
+	for _, name := range slices.Sorted(maps.Keys(r.missing)) {
+		list = append(list, option{name, !strings.Contains(name, ".") && seen[name] != nil})
+	}
+	return list
 }
 
 // set sets what a module's section says.

@@ -6,6 +6,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/modules/accesslog"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
@@ -16,6 +17,6 @@ import (
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
-		challenge.Module(nil)}.Config())
+		challenge.Module(nil), accesslog.Module()}.Config())
 	os.Exit(m.Run())
 }

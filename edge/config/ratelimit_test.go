@@ -30,7 +30,7 @@ pop: {name: a, memcached: ["127.0.0.1:1"], secret_file: s, peers_listen: "127.0.
 // checks says whether what is wrong with a service's fields is what is wanted; "": nothing.
 func checks(t *testing.T, service, fields, want string) {
 	t.Helper()
-	c, err := Parse("f.yaml", []byte("listen: \":8080\"\n"+service+": {"+fields+"}\n"))
+	c, err := reading.Parse("f.yaml", []byte("listen: \":8080\"\n"+service+": {"+fields+"}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func checks(t *testing.T, service, fields, want string) {
 func TestRulesThatNoProxyCalls(t *testing.T) {
 	const rules = "rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k}]}}}]\n"
 	for text, want := range map[string]bool{rules: true, rules + "rate_limit_service: {listen: \"127.0.0.1:1\"}\n": false, strings.Replace(rules, "limit: 1", "limit: 1, mode: off", 1): false} {
-		c, err := Parse("f.yaml", []byte(text))
+		c, err := reading.Parse("f.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,9 +25,10 @@ import (
 var _ = new(fasthttp.ResponseHeader).Header()
 
 // MemoryServer is a server with one connection to its origin.
-func MemoryServer(t testing.TB, origin net.Conn, yaml string) *edge.Server {
+func MemoryServer(t testing.TB, origin net.Conn, yaml string,
+	change ...func(*edge.Options)) *edge.Server {
 	t.Helper()
-	s := NewServer(t, Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
+	s := NewServer(t, Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml), change...)
 	o := s.Upstreams().All[0]
 	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().
 		Add(time.Hour)})

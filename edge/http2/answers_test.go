@@ -18,8 +18,8 @@ import (
 
 	frames "golang.org/x/net/http2"
 
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/accesslog/accesslogtest"
 )
 
 // Answers of every kind arrive as the origin gave them: without a body, of known and unknown length, long ones, with trailers, with interim answers before
@@ -268,7 +268,7 @@ rules:
 
 // The log has every request once, with its protocol.
 func TestHTTP2Log(t *testing.T) {
-	e, log, stop := edgetest.StartLogged(t, accesslog.Config{Format: "combined"}, "rules: [{name: r, limit: 1, window: 1h}]")
+	e, log, stop := accesslogtest.Start(t, "combined", "rules: [{name: r, limit: 1, window: 1h}]")
 	f := dialFrames(t, e.OverTLS(edgetest.CertificatesIn(t, t.TempDir())))
 	f.Get(1)
 	f.Answer(1)

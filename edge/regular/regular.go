@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -60,4 +61,30 @@ func Read(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	return text.Bytes(), nil
+}
+
+// TryWrite returns why a file cannot be appended to, or made; nil: it can. Errors are *fs.PathError.
+func TryWrite(file string) error {
+	if info, err := os.Stat(file); err == nil {
+		if info.IsDir() {
+			return &fs.PathError{Op: Writing, Path: file, Err: syscall.EISDIR}
+		}
+		return Access(file, MayWrite)
+	}
+	return Access(filepath.Dir(file), MayWrite|MaySearch)
+}
+
+// Arguments of Access, and what its errors say is being done.
+const (
+	Writing   = "write"
+	MaySearch = 1
+	MayWrite  = 2
+)
+
+// Access returns why this process may not use a file or a folder so (access(2)).
+func Access(path string, how uint32) error {
+	if err := syscall.Access(path, how); err != nil {
+		return &fs.PathError{Op: Writing, Path: path, Err: err}
+	}
+	return nil
 }

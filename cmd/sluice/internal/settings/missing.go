@@ -4,6 +4,7 @@ package settings
 
 // missing is what a minimal program is built without, by the setting that needs it.
 var missing = map[string]string{
+	"access_log":                "the access log",
 	"acme.hosts":                "ACME",
 	"cors.origins":              "CORS",
 	"etcd.endpoints":            "etcd",

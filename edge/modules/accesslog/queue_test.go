@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"sluice/edge"
 	"sluice/edge/message"
 )
 
@@ -39,14 +40,21 @@ func (f file) Write(p []byte) (int, error) {
 
 func (file) Close() error { return nil }
 
-// run has a log write until the function is done and everything that it queued is written. It must be called in a bubble.
-func run(t *testing.T, c Config, note func(*Log, *files)) (*Log, *files) {
+// opened is a log that may run.
+func opened(t *testing.T, c Settings, f *files) *Log {
 	t.Helper()
-	f := &files{}
-	l, err := Open(c, f.open)
-	if err != nil {
+	l := New(c, "", f.open)
+	if err := l.Open(); err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// run has a log write until the function is done and everything that it queued is written. It must be called in a bubble.
+func run(t *testing.T, c Settings, note func(*Log, *files)) (*Log, *files) {
+	t.Helper()
+	f := &files{}
+	l := opened(t, c, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	go l.Run(ctx, func(err error) { t.Error(err) })
 	note(l, f)
@@ -56,12 +64,12 @@ func run(t *testing.T, c Config, note func(*Log, *files)) (*Log, *files) {
 }
 
 // entry is a request for a path, with header lines whose value is text.
-func entry(path, text string, names ...string) *Entry {
+func entry(path, text string, names ...string) *edge.Outcome {
 	r := &message.Request{Method: []byte("GET"), Target: []byte(path), RawHost: []byte("a")}
 	for _, name := range names {
 		r.Head.Lines = append(r.Head.Lines, message.Line{Name: []byte(name), Value: []byte(text)})
 	}
-	return &Entry{Client: netip.MustParseAddr("192.0.2.7"), Head: r, Version: []byte("HTTP/1.1"), Status: 200}
+	return &edge.Outcome{Client: netip.MustParseAddr("192.0.2.7"), Head: r, Version: []byte("HTTP/1.1"), Status: 200}
 }
 
 // Of refusals one in ten is written, and its line says so; a reopened file gets what comes then; what cannot be written is counted.
@@ -69,7 +77,7 @@ func TestSamplesReopensAndLoses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := entry("/", "")
 		refused.Status, refused.Limited = 429, true
-		l, f := run(t, Config{Format: "combined", Refused: 10}, func(l *Log, f *files) {
+		l, f := run(t, Settings{Format: "combined", Refused: 10}, func(l *Log, f *files) {
 			l.Note(entry("/", ""))
 			for range 20 {
 				l.Note(refused)
@@ -108,20 +116,20 @@ func TestSamplesSuccesses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			success, mark := entry("/well", ""), map[string]string{"combined": " sample=4\n", "json": `,"sample":4}`}[format]
 			success.Verdict = "pass"
-			_, f := run(t, Config{Format: format, Succeeded: 4}, func(l *Log, _ *files) {
+			_, f := run(t, Settings{Format: format, Succeeded: 4}, func(l *Log, _ *files) {
 				for i := range n {
 					if l.Note(success); i%100 == 0 {
 						synctest.Wait()
 					}
 				}
-				for _, change := range []func(*Entry){
-					func(e *Entry) { e.Status = 400 },
-					func(e *Entry) { e.Status = 502 },
-					func(e *Entry) { e.Status, e.Limited, e.Verdict = 429, true, "limited" },
-					func(e *Entry) { e.Limited = true }, // a refusal with a status of its own
-					func(e *Entry) { e.Verdict = "shadow" },
-					func(e *Entry) { e.Verdict = "tagged" },
-					func(e *Entry) { e.Verdict = "open" },
+				for _, change := range []func(*edge.Outcome){
+					func(e *edge.Outcome) { e.Status = 400 },
+					func(e *edge.Outcome) { e.Status = 502 },
+					func(e *edge.Outcome) { e.Status, e.Limited, e.Verdict = 429, true, "limited" },
+					func(e *edge.Outcome) { e.Limited = true }, // a refusal with a status of its own
+					func(e *edge.Outcome) { e.Verdict = "shadow" },
+					func(e *edge.Outcome) { e.Verdict = "tagged" },
+					func(e *edge.Outcome) { e.Verdict = "open" },
 				} {
 					e := entry("/odd", "")
 					change(e)
@@ -138,7 +146,7 @@ func TestSamplesSuccesses(t *testing.T) {
 			if got := strings.Count(text, "/odd"); got != 7*20 {
 				t.Errorf("%s: %d of %d others", format, got, 7*20)
 			}
-			_, f = run(t, Config{Format: format, Succeeded: 1}, func(l *Log, _ *files) {
+			_, f = run(t, Settings{Format: format, Succeeded: 1}, func(l *Log, _ *files) {
 				for range 100 {
 					l.Note(success)
 				}
@@ -152,10 +160,7 @@ func TestSamplesSuccesses(t *testing.T) {
 
 // A log that nobody writes holds up no request: lines that find the queue full are lost, and counted.
 func TestNoteNeverWaits(t *testing.T) {
-	l, err := Open(Config{}, (&files{}).open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := opened(t, Settings{}, &files{})
 	for range MaxLines + 100 {
 		l.Note(entry("/", ""))
 	}
@@ -172,10 +177,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	for _, format := range []string{"combined", "json"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &files{}
-			l, err := Open(Config{Format: format}, f.open)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := opened(t, Settings{Format: format}, f)
 			for range n {
 				l.Note(entry("/"+long, long, "Referer", "User-Agent"))
 			}

@@ -1,7 +1,6 @@
 package accesslog_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -14,8 +13,8 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
-	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/accesslog/accesslogtest"
 )
 
 func TestAccessLog(t *testing.T) {
@@ -25,7 +24,7 @@ func TestAccessLog(t *testing.T) {
 		e.Get("/b", "X-Forwarded-For: 192.0.2.1")
 		e.Raw("GET / oops\r\nHost: a\r\n\r\n")
 	}
-	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "combined"}, rules)
+	e, f, stop := accesslogtest.Start(t, "combined", rules)
 	requests(e)
 	stop()
 	got := regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(f.Text[0].String(), "[T]")
@@ -37,7 +36,7 @@ func TestAccessLog(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	e, f, stop = edgetest.StartLogged(t, accesslog.Config{Format: "json"}, rules)
+	e, f, stop = accesslogtest.Start(t, "json", rules)
 	requests(e)
 	stop()
 	var lines []map[string]any
@@ -66,7 +65,7 @@ func TestAccessLog(t *testing.T) {
 // No password is in the log that a refused request has before a host.
 func TestAccessLogWithoutPasswords(t *testing.T) {
 	for _, format := range []string{"combined", "json"} {
-		e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: format}, "")
+		e, f, stop := accesslogtest.Start(t, format, "")
 		for _, head := range []string{"GET http://u:PASSWORD@h/x HTTP/1.1\r\nHost: h", "GET /x HTTP/1.1\r\nHost: u:PASSWORD@h", "CONNECT u:PASSWORD@h:443 HTTP/1.1\r\nHost: h",
 			"GET u:PASSWORD@h HTTP/1.1\r\nHost: h", "GET /x HTTP/1.1\r\nHost: h\r\nReferer: http://u:PASSWORD@h/"} {
 			e.Raw(head + "\r\nConnection: close\r\n\r\n")
@@ -81,7 +80,7 @@ func TestAccessLogWithoutPasswords(t *testing.T) {
 // A refused request's line says why: rule, verdict, estimate, limit, window and the end of the block; one under a block as well, and one that a
 // list refuses, or that nobody judged.
 func TestAccessLogSaysWhy(t *testing.T) {
-	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "json"}, "source: {trust: [127.0.0.0/8]}\ndeny: [192.0.2.9]\nallow: [192.0.2.8]\n"+
+	e, f, stop := accesslogtest.Start(t, "json", "source: {trust: [127.0.0.0/8]}\ndeny: [192.0.2.9]\nallow: [192.0.2.8]\n"+
 		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 1h}, {name: s, limit: 1, window: 1h, mode: shadow}]")
 	until := time.Now().Add(time.Hour)
 	for _, who := range []string{"1", "1", "1", "1", "9", "8"} {
@@ -114,12 +113,8 @@ func TestAccessLogSaysWhy(t *testing.T) {
 // A rule that fails open has not let a request pass: it has said nothing. Its verdict is open, in the log and in the metrics, and a request
 // that a list refuses is denied.
 func TestOpenAndDenied(t *testing.T) {
-	c := edgetest.Parse(t, "deny: [127.0.0.9]\nsource: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 1, window: 1h, on_store_failure: open}]")
-	c.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
-	f := &edgetest.Files{}
-	l, err := accesslog.Open(accesslog.Config{Format: "json"}, f.Open)
-	edgetest.Must(t, err)
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Access, o.Tier.Up = l, func(counter.Source) bool { return false } }))
+	e, f, stop := accesslogtest.Start(t, "json", "deny: [127.0.0.9]\nsource: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 1, window: 1h, on_store_failure: open}]",
+		func(o *edge.Options) { o.Tier.Up = func(counter.Source) bool { return false } })
 	for range 3 {
 		e.Get("/", "X-Forwarded-For: 192.0.2.1")
 	}
@@ -129,9 +124,7 @@ func TestOpenAndDenied(t *testing.T) {
 		m["sluice_store_failure_total{posture=open,rule=r}"] != 3 {
 		t.Errorf("%v", m)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	l.Run(ctx, nil)
+	stop()
 	if text := f.Text[0].String(); strings.Count(text, `"rule":"r","verdict":"open"`) != 3 || strings.Count(text, `"verdict":"denied"`) != 1 {
 		t.Errorf("%s", text)
 	}
