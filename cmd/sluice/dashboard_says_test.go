@@ -14,8 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The page says in one line how it is, whether nobody is blocked or many are; -screenshots writes what it looks like into the folder of
-// SLUICE_SHOTS, with ten times as many.
+// The page says in one line how it is, whether nobody is blocked or many are; with -screenshots ten times as many are.
 func TestDashboardSays(t *testing.T) {
 	t.Parallel()
 	p := start(t, origin(t), "--config", write(t, "source: {trust: [127.0.0.0/8]}\nrules: [{name: all, limit: 1, window: 1m, mitigation_timeout: 1h}, {name: trial, limit: 1, mode: shadow}]\n"))
@@ -44,18 +43,26 @@ func TestDashboardSays(t *testing.T) {
 			want = fmt.Sprintf(`/^%s sources are blocked under rule all/`, map[int]string{10: "10", 1000: "1,000", 10_000: "10,000"}[blocked])
 		}
 		b.until(want + `.test(document.querySelector("#says").textContent) && document.querySelector("#state").textContent === "live"`)
-		if dir := os.Getenv("SLUICE_SHOTS"); *screenshots && dir != "" {
-			b.until(`points.length > 3`)
-			shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-			if err != nil {
-				b.fatal("a picture", err)
-			}
-			if _, err := png.Decode(bytes.NewReader(shot)); err != nil {
-				t.Error(err)
-			}
-			must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("blocked-%d.png", blocked)), shot, 0o644))
-		}
+		b.shoot(fmt.Sprintf("blocked-%d", blocked))
 	}
 	p.stop(os.Interrupt)
 	b.until(`/^The edge does not answer: what is below is old\./.test(document.querySelector("#says").textContent)`)
+	b.shoot("away")
+}
+
+// shoot writes what the page looks like into the folder SLUICE_SHOTS, with -screenshots alone.
+func (b *tab) shoot(name string) {
+	dir := os.Getenv("SLUICE_SHOTS")
+	if !*screenshots || dir == "" {
+		return
+	}
+	b.until(`points.length > 3`)
+	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.fatal("a picture", err)
+	}
+	if _, err := png.Decode(bytes.NewReader(shot)); err != nil {
+		b.t.Error(err)
+	}
+	must(b.t, os.WriteFile(filepath.Join(dir, name+".png"), shot, 0o644))
 }

@@ -238,7 +238,7 @@ func TestDashboard(t *testing.T) {
 	}
 	edges[1].until("changed on the other edge", func() bool { edges[1].asOperator("/v1/rules/login", &rule); return rule.Limit == 7 })
 	b.until(row("events", "changed a rule", "limit: 5 → 7"))
-	b.until(`/^Last change \d+ s ago: under login changed a rule.* by ada\.$/.test(document.querySelector("#changed").textContent)`)
+	b.until(`/^Last change \d+ s ago by ada: changed a rule.* \(under login\)\.$/.test(document.querySelector("#changed").textContent)`)
 
 	// Roll back: to what the file says.
 	b.focus(`#rules button[aria-label="Edit the rule login"]`)

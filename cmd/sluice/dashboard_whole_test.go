@@ -63,14 +63,15 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(row("whole", "edge1", "shown"))
 	must(t, edges[1].cmd.Process.Kill())
 	b.until(row("whole", "edge1", "missing", "it ") + `?.className === "bad"`)
-	b.until(`/^Edge1 is silent/.test(document.querySelector("#says").textContent) && document.querySelector("#says").classList.contains("bad")`)
-	b.until(`document.querySelector("#whole-count").textContent === "1 of 2" && document.querySelector("#warning").textContent.includes("not in what is shown: edge1")`)
+	b.until(`/^Edge edge1 has been silent/.test(document.querySelector("#says").textContent) && document.querySelector("#says").classList.contains("bad")`)
+	b.until(`document.querySelector("#whole-count").textContent === "1 of 2" && document.querySelector("#warning").textContent.includes("the numbers below are without edge1")`)
 	b.until(`now.received === 3 && ` + row("requests", "127.0.0.1", "edge0 3"))
+	b.shoot("edge-lost")
 
 	// Back to this edge.
 	b.focus("#scope [value=pop]")
 	b.keys(kb.ArrowLeft)
-	b.until(`location.hash === "#edge" && document.querySelector("#whole-section").hidden && !document.querySelector("#warning").textContent.includes("not in what is shown")`)
+	b.until(`location.hash === "#edge" && document.querySelector("#whole-section").hidden && !document.querySelector("#warning").textContent.includes("the numbers below are without")`)
 	b.until(row("requests", "127.0.0.1", "3") + `?.cells.length === 2`)
 
 	// An edge that counts alone has no switch.

@@ -77,7 +77,7 @@ func TestWholePoP(t *testing.T) {
 		{"top --pop", "SOURCE REQUESTS EDGES\n127.0.0.1 18 edge2 9, edge1 6, edge0 3\nof 3 of 3 edges: edge1, edge0 ("},
 		{"blocked --pop", "SOURCE RULE MODE ACTION BY UNTIL LEFT REASON\n192.0.2.9 * enforce refuse admin"},
 		{"blocked --pop --by edge", "nobody is blocked, or nobody like that\nof 3 of 3 edges: "},
-		{"events --pop --since 10m", "blocked for 10m0s: scraper"},
+		{"events --pop --since 10m", "blocked for 10m: scraper"},
 		{"status --pop", "EDGE AGE VERSION REQUESTS REFUSED CONNECTIONS BLOCKED STATE\nedge1 0.0 s devel 6 0 "},
 		{"why --pop 127.0.0.1", "\nedge edge1 by itself: "},
 	} {

@@ -179,7 +179,7 @@ func TestOperatorsEvents(t *testing.T) {
 		return list
 	}
 	all := slices.DeleteFunc(list(""), func(e events.Event) bool { return e.Kind != events.Operator })
-	if len(all) != 3 || all[0].Text != "reloaded the configuration" || all[1].Text != "lifted" || all[2].Text != "blocked for 10m0s: scraper" {
+	if len(all) != 3 || all[0].Text != "reloaded the configuration" || all[1].Text != "lifted" || all[2].Text != "blocked for 10m: scraper" {
 		t.Fatalf("%+v", all)
 	}
 	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || !strings.HasSuffix(e.New, " by admin: scraper") || e.Old != "" ||

@@ -474,7 +474,7 @@ const several = list => list.length > 3 ? `${list.slice(0, 3).join(", ")} and ${
 function inWords() {
   const {first, seconds: s} = since(recent), after = totals(now), before = totals(first), n = now.blocked.in_force;
   const refused = refusing.reduce((sum, v) => sum + rate(after[v], before[v], s), 0), down = (now.nodes || []).filter(n => !n.up);
-  const wrong = [...gone().map(([name, ago]) => `${name} is silent` + (ago ? ` for ${span(ago)}` : "")), now.unready && "this edge is not ready",
+  const wrong = [...gone().map(([name, ago]) => `edge ${name} has been silent` + (ago ? ` for ${span(ago)}` : "")), now.unready && "this edge is not ready",
     now.alone ? "this edge counts alone, no memcached node answers" : down.length && `memcached ${several(down.map(d => d.address))} is down`,
     ...(now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`),
     ...(now.shedding || []).filter(o => o.shedding.now).map(o => `origin ${o.hosts.join(", ").replace(/^\*$/, "")} is overloaded`.replace("  ", " ")),
@@ -484,7 +484,8 @@ function inWords() {
     refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join(", ");
   const text = [wrong.join(", "), does || !wrong.length && "quiet: nobody is blocked, nothing is refused"].filter(x => x).join("; ");
   const last = events.find(e => e.kind === "operator" || e.kind === "reload");
-  const change = last ? `Last change ${span((Date.now() - new Date(last.time)) / 1000)} ago: ${[last.source, last.rule && "under " + ruleName(last.rule), last.text, last.who && "by " + last.who].filter(x => x).join(" ")}.` : "";
+  const of = last && [last.source, last.rule && "under " + ruleName(last.rule)].filter(x => x).join(" ");
+  const change = last ? `Last change ${span((Date.now() - new Date(last.time)) / 1000)} ago${last.who ? " by " + last.who : ""}: ${last.text}${of ? ` (${of})` : ""}.` : "";
   return {text: text[0].toUpperCase() + text.slice(1) + ".", change, kind: wrong.length ? "bad" : does ? "busy" : ""};
 }
 
@@ -504,7 +505,7 @@ function show() {
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const warnings = warningsOf(events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept));
   const missing = (now.whole?.edges || []).filter(e => e.missing).map(e => e.name);
-  const wrong = [missing.length && `not in what is shown: ${missing.join(", ")}`, now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
+  const wrong = [missing.length && `the numbers below are without ${several(missing)}`, now.unready, now.apart, now.alone && "this edge counts alone: no memcached node answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `memcached ${n.address} is down`),
     now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...warnings].filter(x => x);

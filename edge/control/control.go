@@ -96,7 +96,7 @@ func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
 	}
 	switch {
 	case o.Kind == mitigation.OrderBlock:
-		e.Text = done + " for " + o.End.Sub(o.Start).String() + Reason(o.Reason)
+		e.Text = done + " for " + rules.Duration(o.End.Sub(o.Start)).String() + Reason(o.Reason)
 		e.New = blockText(&mitigation.Bit{End: o.End, By: mitigation.ByAdmin, Reason: o.Reason})
 	case e.Rule == "":
 		e.Text = done + " no more"

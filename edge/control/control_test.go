@@ -38,10 +38,10 @@ func TestEvent(t *testing.T) {
 		idle         bool
 		want         string
 	}{
-		{"r", "", mitigation.OrderBlock, false, "r: blocked for 1h0m0s; until 2026-05-04T15:05:00Z by admin"},
-		{AllRules, "scraper", mitigation.OrderBlock, false, "*: blocked for 1h0m0s: scraper; until 2026-05-04T15:05:00Z by admin: scraper"},
-		{Allow, "", mitigation.OrderBlock, false, "no rule: allowed for 1h0m0s; until 2026-05-04T15:05:00Z by admin"},
-		{Deny, "", mitigation.OrderBlock, false, "no rule: denied for 1h0m0s; until 2026-05-04T15:05:00Z by admin"},
+		{"r", "", mitigation.OrderBlock, false, "r: blocked for 1h; until 2026-05-04T15:05:00Z by admin"},
+		{AllRules, "scraper", mitigation.OrderBlock, false, "*: blocked for 1h: scraper; until 2026-05-04T15:05:00Z by admin: scraper"},
+		{Allow, "", mitigation.OrderBlock, false, "no rule: allowed for 1h; until 2026-05-04T15:05:00Z by admin"},
+		{Deny, "", mitigation.OrderBlock, false, "no rule: denied for 1h; until 2026-05-04T15:05:00Z by admin"},
 		{"r", "", mitigation.OrderLift, false, "r: lifted; "},
 		{"r", "", mitigation.OrderLift, true, "r: lifted: nothing was in force here; "},
 		{Deny, "", mitigation.OrderLift, false, "no rule: denied no more; "},

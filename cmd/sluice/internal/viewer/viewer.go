@@ -437,7 +437,7 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 	for _, name := range silent {
 		if !slices.ContainsFunc(list, func(s view.Seen) bool { return s.Name == name }) {
 			s := view.Seen{Edge: view.Edge{Name: name,
-				Missing: "it went without saying that it ends: killed, hung, or cut off from the tier"}}
+				Missing: "it ended without notice: killed, hung, or cut off from the tier"}}
 			for id, had := range v.parts {
 				if had.part.Name == name {
 					s.ID, s.Age = fmt.Sprintf("%016x", id), now.Sub(had.at).Seconds()

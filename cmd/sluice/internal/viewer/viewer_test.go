@@ -175,7 +175,7 @@ func TestMissing(t *testing.T) {
 			t.Errorf("it takes %v", took)
 		}
 		got := describe(p)
-		if !strings.HasSuffix(got, "edge3 missing: it shows nothing any more, edge4 0.0s, edge2 missing: it went without saying that it ends") || p.Load().Received != 5 {
+		if !strings.HasSuffix(got, "edge3 missing: it shows nothing any more, edge4 0.0s, edge2 missing: it ended without notice") || p.Load().Received != 5 {
 			t.Error(got)
 		}
 		if e := p.Parts[3].Edge; e.ID != "0000000000000002" || e.Age < 5 {
