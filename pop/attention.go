@@ -9,12 +9,13 @@ import "time"
 // long as there was one within the last second latest at most, because the next may come at any
 // moment. An edge that has served nobody for a second looks once a beat; its first request wakes it
 // (mitigation.Table.Renew), and is not held up. An attack keeps all awake: as long as a log had
-// something new within the time that its items are kept, all edges look as if there were requests.
-// So only the first block after quiet comes late, to edges that nobody asks.
+// something new within the time that its items are kept, all edges look as if there were many
+// requests, because a source that changes edges may come to any of them next. So only the first
+// block after quiet comes late, to edges that nobody asks.
 type attention struct {
 	looked  time.Time
 	request time.Time // when there was last known to have been one
-	// Requests come faster than looks: they need not wake this edge, because the timer does
+	// Looks are as near as they may be: requests need not wake this edge, because the timer does
 	busy bool
 }
 
@@ -28,13 +29,12 @@ const (
 	expected = time.Second
 )
 
-// every is how long after the last look the next is due: there has been a request since, or not, and
-// something else keeps this edge awake, or not.
-func (a *attention) every(asked, awake bool, now time.Time) time.Duration {
+// lookEvery is how long after the last look the next is due: there has been a request since, or not.
+func (m *Machine) lookEvery(asked bool, now time.Time) time.Duration {
 	switch {
-	case asked:
+	case asked, m.logs.Moved(now):
 		return Soonest
-	case awake, now.Sub(a.request) < expected:
+	case m.awake(), now.Sub(m.attention.request) < expected:
 		return latest
 	}
 	return beat
@@ -42,9 +42,9 @@ func (a *attention) every(asked, awake bool, now time.Time) time.Duration {
 
 // awake reports whether something keeps this edge awake while nobody asks it. All else that it does
 // now and then it does where it looks: its periods are multiples of the beat, or a little less.
-func (m *Machine) awake(now time.Time) bool {
-	return m.ending || m.logs.Moved(now) || !m.Nodes.Well() || m.Waiting() ||
-		m.counters.Gathering() || m.presence.Hasty()
+func (m *Machine) awake() bool {
+	return m.ending || !m.Nodes.Well() || m.Waiting() || m.counters.Gathering() ||
+		m.presence.Hasty()
 }
 
 // attend reports whether it is time to look.
@@ -54,14 +54,14 @@ func (m *Machine) attend(now time.Time) bool {
 		a.request = now
 	}
 	since := now.Sub(a.looked)
-	if since < a.every(asked, m.awake(now), now) {
+	if since < m.lookEvery(asked, now) {
 		if a.busy && since >= Soonest { // they do not come so fast any more
 			a.busy = false
 			m.config.Blocks.Renew(true)
 		}
 		return false
 	}
-	a.looked, a.busy = now, asked && since < 2*Soonest
+	a.looked, a.busy = now, asked && since < 2*Soonest || m.logs.Moved(now)
 	m.config.Blocks.Renew(!a.busy)
 	return true
 }
@@ -69,7 +69,7 @@ func (m *Machine) attend(now time.Time) bool {
 // lookIn is how soon it is time to look.
 func (m *Machine) lookIn(now time.Time) time.Duration {
 	a := &m.attention
-	every := a.every(m.config.Blocks.Asked(), m.awake(now), now)
+	every := m.lookEvery(m.config.Blocks.Asked(), now)
 	if a.busy {
 		every = Soonest
 	}

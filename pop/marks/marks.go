@@ -269,9 +269,9 @@ func (b *Detector) Look(i int, jitter func(time.Duration) time.Duration,
 		return c, false
 	}
 	n := &b.nodes[i]
+	keys, late := b.Keys, now.Sub(n.next)
 	n.next = now.Add(jitter(Every))
-	keys := b.Keys
-	if n.values != nil && now.Sub(b.came) >= trialFor {
+	if n.values != nil && now.Sub(b.came) >= trialFor && late < Kept {
 		keys = b.some(n, now)
 	}
 	return wire.Command{Node: i, Op: wire.Get, Key: keys}, true

@@ -83,6 +83,7 @@ type Slots struct {
 	viewKey  string
 	values   [][]byte  // of all slots, as last read
 	node     int       // where they were
+	asked    time.Time // when they were last read
 	came     time.Time // when an edge was last found that was not known
 	turn     int       // of the slots that are read in turn
 	slot     int       // ours, or -1
@@ -350,9 +351,10 @@ func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 // Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says
 // that a request waits for the answer. Below 0 there is no node, and nothing to send.
 //
-// While no edge comes it reads the slots that are filled or were lately, those that the next edge
-// takes one of, and a few others in turn, because an edge of an older version may take any. A slot
-// that is empty now may be an edge's all the same: the node has restarted, or the edge was held up.
+// While no edge comes, and unless it was held up itself, it reads the slots that are filled or were
+// lately, those that the next edge takes one of, and a few others in turn, because an edge of an
+// older version may take any. A slot that is empty now may be an edge's all the same: the node has
+// restarted, or the edge was held up.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -366,10 +368,11 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 		list = append(list, p.Fill(node, self, now))
 	}
 	keys := p.Keys
-	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold {
+	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold &&
+		now.Sub(p.asked) < Kept {
 		keys = p.some(now)
 	}
-	p.node = node
+	p.node, p.asked = node, now
 	return append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
 }
 
