@@ -54,7 +54,7 @@ func startEdge(t *testing.T, id uint64, rule mitigation.Rule, nodes []string, di
 }
 
 // startLargeEdge starts an edge with a table of so many counters, of which a quarter may have something to report at once.
-func startLargeEdge(t *testing.T, counters int, id uint64, rule mitigation.Rule, nodes []string, dial memcached.Dial) *edge {
+func startLargeEdge(t testing.TB, counters int, id uint64, rule mitigation.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
 	e := &edge{rule: limiter.Rule{Rule: rule}}
 	wake := func() { e.tier.Wake() }
