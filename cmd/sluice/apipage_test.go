@@ -48,7 +48,7 @@ curl -s localhost:8081/v1/status
 curl -s -X PUT localhost:8081/v1/mitigations/login/192.0.2.7 -d '{"for":"10m"}'
 ` + "```" + `
 
-This page is made from ` + "`edge/admin/openapi.yaml`" + `: ` + "`go test ./cmd/sluice -run TestAPIPage -rewrite`" + `.
+The page is made from ` + "`edge/admin/openapi.yaml`" + `: ` + "`go test ./cmd/sluice -run TestAPIPage -rewrite`" + `.
 `
 
 // The page on the API has each route of the document that edges serve.

@@ -74,7 +74,7 @@ The same holds for ` + "`sluice_trace_*`" + ` (` + "`tracing`" + `), ` + "`sluic
 }
 
 const metricsHead = `
-This page is made from an edge's scrape: ` + "`go test -tags system ./cmd/sluice -run TestMetrics -rewrite`" + `.
+The page is made from an edge's scrape: ` + "`go test -tags system ./cmd/sluice -run TestMetrics -rewrite`" + `.
 
 | name | type | labels | what it is |
 |---|---|---|---|

@@ -220,7 +220,7 @@ var pagesOf = []struct {
 func page(list []described, name, title, text, example string, settings []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n%s\n\n```yaml\n%s```\n\n", title, wrap(text), example)
-	fmt.Fprintf(&b, "This page is made from the code and `edge/config/testdata/fields.yaml`:\n`go test ./edge/config -run TestConfigurationPages -rewrite`.\n")
+	fmt.Fprintf(&b, "The page is made from the code and `edge/config/testdata/fields.yaml`:\n`go test ./edge/config -run TestConfigurationPages -rewrite`.\n")
 	for _, setting := range settings {
 		if len(settings) <= 2 || setting == settings[0] {
 			fmt.Fprintf(&b, "\n| field | type | default | range | since | what it does |\n|---|---|---|---|---|---|\n")
