@@ -216,6 +216,10 @@ func (x *Exchange) judge() *message.Refusal {
 		return no
 	}
 	d.WiderPrefixes = x.covering
+	if len(x.snap.actions) > 0 && !d.CountsApart() {
+		d.WiderPrefixes = append(x.covering, rules.Everybody)
+		x.covering = d.WiderPrefixes[:len(x.covering)] // with the room
+	}
 	x.measured()
 	x.note()
 	return nil

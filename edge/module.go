@@ -14,6 +14,7 @@ import (
 	"sluice/edge/metric"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/upstream"
 )
 
 // Modules are the features that an edge has beside the life of a request. The edge knows none of
@@ -47,6 +48,9 @@ type Setup struct {
 	Secret  key.Secret // the PoP's
 	Events  *events.Log
 	Warn    func(message string, args ...any)
+	// Rules and Origins are those in force: at the first Prepare there are none yet.
+	Rules   func() *rules.Set
+	Origins func() *upstream.Origins
 }
 
 // Points are what a module does under one configuration. They hang on its snapshot: requests that
@@ -110,7 +114,8 @@ func (all Modules) Config() (list []config.Module) {
 // prepare makes the points of all modules.
 func (s *Server) prepare(c *config.Config, to *snapshot) error {
 	setup := &Setup{Config: c, Name: s.name, Limiter: &s.limiter, Secret: s.secret,
-		Events: s.events, Warn: s.warn}
+		Events: s.events, Warn: s.warn,
+		Rules: func() *rules.Set { return s.snap.Load().rules }, Origins: s.Upstreams}
 	var gates []Gate
 	for _, m := range s.use {
 		if m.Prepare == nil {

@@ -30,7 +30,7 @@ import (
 // are the keys of passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	all := edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		ja4.Module(), challenge.Module(passes), accesslog.Module()}
+		ja4.Module(), challenge.Module(passes), challenge.WhenModule(), accesslog.Module()}
 	if proof != nil {
 		all = append(all, acme.Module(proof))
 	}

@@ -27,6 +27,7 @@ func (d *daemon) state() control.State {
 	if m := server.MaintenanceNow(now); m.On {
 		s.Maintenance = &m
 	}
+	s.Everybody = server.OnEverybody(now)
 	if until := shared.LearningUntil(); until.After(now) {
 		s.LearningUntil = &until
 	}

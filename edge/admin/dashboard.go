@@ -59,19 +59,21 @@ type summary struct {
 	Failed  *control.FailedReload `json:"failed_reload,omitempty"`
 	// Nil: the PoP serves requests
 	Maintenance *control.MaintenanceStatus `json:"maintenance,omitempty"`
-	Rules       []ruleLoad                 `json:"rules"`
-	Shedding    []upstream.GroupStatus     `json:"shedding,omitempty"` // the origins that shed load
-	Wall        *control.Wall              `json:"wall,omitempty"`
-	Nodes       []nodeLoad                 `json:"nodes"`
-	Blocked     control.Extract            `json:"blocked"`
-	Shadow      control.Extract            `json:"shadow"`
-	Allow       []control.Listed           `json:"allow"`
-	Deny        []control.Listed           `json:"deny"`
-	Requests    []top.Heavy                `json:"requests"`
-	Refused     []top.Heavy                `json:"refused"`
-	Keys        []control.HeavyKey         `json:"keys"` // by requests
-	RefusedKeys []control.HeavyKey         `json:"refused_keys"`
-	Events      []events.Event             `json:"events"` // after ?since=, at most eventsShown
+	// Rules that challenge all that come under them
+	Everybody   []control.Mitigation   `json:"everybody,omitempty"`
+	Rules       []ruleLoad             `json:"rules"`
+	Shedding    []upstream.GroupStatus `json:"shedding,omitempty"` // the origins that shed load
+	Wall        *control.Wall          `json:"wall,omitempty"`
+	Nodes       []nodeLoad             `json:"nodes"`
+	Blocked     control.Extract        `json:"blocked"`
+	Shadow      control.Extract        `json:"shadow"`
+	Allow       []control.Listed       `json:"allow"`
+	Deny        []control.Listed       `json:"deny"`
+	Requests    []top.Heavy            `json:"requests"`
+	Refused     []top.Heavy            `json:"refused"`
+	Keys        []control.HeavyKey     `json:"keys"` // by requests
+	RefusedKeys []control.HeavyKey     `json:"refused_keys"`
+	Events      []events.Event         `json:"events"` // after ?since=, at most eventsShown
 	// Whole is what stands in place of some of these where all edges are asked for; then the load
 	// is that of all as well. nil: they are not.
 	Whole *popSummary `json:"whole,omitempty"`
@@ -129,6 +131,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	if m := a.Edge.MaintenanceNow(now); m.On {
 		s.Maintenance = &m
 	}
+	s.Everybody = a.Edge.OnEverybody(now)
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
 	// Else it is why the edge is not ready
 	if secret := a.Edge.Secret(); secret != nil && !secret.Held {

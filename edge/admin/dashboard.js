@@ -478,7 +478,8 @@ function inWords() {
     now.alone ? "this edge counts alone, no memcached node answers" : down.length && `memcached ${several(down.map(d => d.address))} is down`,
     ...(now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`),
     ...(now.shedding || []).filter(o => o.shedding.now).map(o => `origin ${o.hosts.join(", ").replace(/^\*$/, "")} is overloaded`.replace("  ", " ")),
-    now.maintenance && "closed for maintenance"].filter(x => x);
+    now.maintenance && "closed for maintenance",
+    ...(now.everybody || []).filter(m => m.mode === "enforce").map(m => `rule ${m.rule} challenges everybody, ${until(m.end)}` + (m.reason ? ` (${m.reason})` : ""))].filter(x => x);
   const rules = [...new Set(now.blocked.list.map(m => m.rule))].filter(rule => rule !== "*");
   const does = [n && `${number(n)} ${n === 1 ? "source is" : "sources are"} blocked` + (rules.length ? ` under ${rules.length > 1 ? "rules" : "rule"} ${several(rules)}` : ""),
     refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join(", ");

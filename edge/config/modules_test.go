@@ -17,6 +17,6 @@ import (
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
-		challenge.Module(nil), accesslog.Module()}.Config())
+		challenge.Module(nil), challenge.WhenModule(), accesslog.Module()}.Config())
 	os.Exit(m.Run())
 }

@@ -83,7 +83,7 @@ type Operator struct{ Who, From string }
 // Event is an operator's block or lift as operators are told of it, at the edge where it was said
 // and at all others. idle says that nothing was in force here that it could lift.
 func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
-	e := events.Event{Time: now, Kind: events.Operator, Rule: o.Rule, Source: o.Source.String(),
+	e := events.Event{Time: now, Kind: events.Operator, Rule: o.Rule, Source: nameOf(o.Source),
 		Who: o.Who, From: o.From, Until: o.End}
 	done := "blocked"
 	switch o.Rule {

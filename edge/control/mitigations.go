@@ -176,7 +176,7 @@ func (c *Admin) names() map[uint32]named {
 // shown is a bit as operators see it.
 func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode,
-		Action: n.action, Source: source.String(), Start: bit.Start, End: bit.End,
+		Action: n.action, Source: nameOf(source), Start: bit.Start, End: bit.End,
 		Learned: bit.Learned,
 		By:      bit.By.String(), Reason: bit.Reason, Who: bit.Who}
 }
@@ -236,7 +236,7 @@ func (c *Admin) put(rule string, key mitigation.Key, d time.Duration, reason str
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d),
 			rules.Duration(mitigation.MaxBlock))
 	}
-	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d),
+	m = Mitigation{Rule: rule, Source: nameOf(key.Source), Start: now, End: now.Add(d),
 		Learned: now,
 		By:      mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
 	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
@@ -519,6 +519,9 @@ func (c *Admin) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 
 // parseSource reads a source as operators name it.
 func parseSource(text string) (counter.Source, error) {
+	if text == Everybody {
+		return rules.Everybody, nil
+	}
 	src, err := counter.ParseSource(text)
 	if err != nil {
 		return src,
@@ -526,6 +529,29 @@ func parseSource(text string) (counter.Source, error) {
 				text)
 	}
 	return src, nil
+}
+
+// Everybody is how operators name all that come under a rule at once, where it has an action for
+// them.
+const Everybody = "*"
+
+// nameOf is a source as operators name it.
+func nameOf(source counter.Source) string {
+	if source == rules.Everybody {
+		return Everybody
+	}
+	return source.String()
+}
+
+// OnEverybody are the rules whose action is in force against all that come under them.
+func (c *Admin) OnEverybody(now time.Time) (list []Mitigation) {
+	for _, r := range c.with.View().Rules.Rules {
+		if bit, in := c.with.Limiter.Blocks.Get(mitigation.Key{Rule: r.Counter.ID,
+			Source: rules.Everybody}, now); in && r.ForEverybody() {
+			list = append(list, namedBy(r, &r.Limits[0]).shown(rules.Everybody, bit))
+		}
+	}
+	return list
 }
 
 // keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The
@@ -547,6 +573,10 @@ func (c *Admin) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 	src, err := parseSource(source)
 	if err != nil {
 		return nil, mitigation.Key{}, err
+	}
+	if src == rules.Everybody && !r.ForEverybody() {
+		return nil, mitigation.Key{},
+			fmt.Errorf("edge: rule %s has no action: challenge, and would refuse everybody: sluice maintenance on does that", rule)
 	}
 	if p, ok := src.Prefix(); ok {
 		if r.Parts != nil {

@@ -15,6 +15,8 @@ type State struct {
 	Drained *Drained `json:"drained,omitempty"`
 	// Maintenance is that operators have the PoP answer 503. None: it does not.
 	Maintenance *MaintenanceStatus `json:"maintenance,omitempty"`
+	// Everybody are the rules whose action is in force against all that come under them.
+	Everybody []Mitigation `json:"everybody,omitempty"`
 	// Alone is why the edge counts alone; "": it counts with its PoP.
 	Alone string `json:"alone,omitempty"`
 	// LearningUntil is until when the edge may not know of everybody whom others of the PoP blocked

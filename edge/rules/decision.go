@@ -313,6 +313,16 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr,
 	}
 }
 
+// CountsApart reports whether a rule counts the request apart, for what it has.
+func (d *Decision) CountsApart() bool {
+	for i := range d.Results {
+		if d.Results[i].Instead.IsValid() {
+			return true
+		}
+	}
+	return false
+}
+
 // Action is that by which the client of a refused request is answered: that of the rule which is
 // reported, if all that refuse the request have it. Limits of what is counted apart refuse, and so
 // does what cannot be counted.

@@ -216,6 +216,14 @@ func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
 		r.IsAbout(secret, source)
 }
 
+// Everybody is a source that is nobody's: what operators have in force against it under a rule that
+// has an action for everybody (ForEverybody) is against all that come under the rule.
+var Everybody = counter.SourceOfDigest([16]byte{})
+
+// ForEverybody reports whether what the rule does to who is over its limit may be done to all:
+// there is something by which clients are let through.
+func (r *Rule) ForEverybody() bool { return r.apart != nil }
+
 // Claims are the names of claims of tokens by which rules that are not off count.
 func (s *Set) Claims() (names []string) {
 	for _, r := range slices.Concat(s.Rules, s.Trials) {

@@ -33,6 +33,7 @@ type module struct {
 	mu      sync.Mutex
 	counts  map[string]*counts // by the name of a rule; "": of no rule that is known
 	inForce atomic.Pointer[points]
+	watches chan struct{} // has one once a rule of a configuration has when
 }
 
 // counts are those of a rule.
@@ -54,12 +55,12 @@ func (r result) String() string { return [...]string{"shown", "solved", "passed"
 // Module challenges. keys are those of the PoP's secret (secret.Secret.Passes); none: the process
 // makes one, and nobody else reads its passes.
 func Module(keys [][16]byte) edge.Module {
-	m := &module{keys: keys, counts: make(map[string]*counts)}
+	m := &module{keys: keys, counts: make(map[string]*counts), watches: make(chan struct{}, 1)}
 	if len(keys) == 0 {
 		m.keys = Keys{{}}
 		crand.Read(m.keys[0][:]) // it never fails
 	}
-	return edge.Module{Name: name, Prepare: m.prepare, Collect: m.collect,
+	return edge.Module{Name: name, Prepare: m.prepare, Run: m.run, Collect: m.collect,
 		Config: config.Module{
 			Rule: func() any { return defaultRule() },
 			Actions: []rules.OwnAction{{Name: Action, Apart: passName,
@@ -87,13 +88,27 @@ func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
 	if err != nil {
 		return edge.Points{}, err
 	}
-	points := edge.Points{InForce: func() { m.inForce.Store(of) }}
+	of.setup = s
+	points := edge.Points{InForce: func() { m.putInForce(of) }}
 	if len(of.rules) > 0 {
 		points.Gates = []edge.Gate{{Phase: edge.Own, Answer: of.gate}}
 		points.Facts = []*key.Fact{of.fact}
 		points.Actions = map[rules.Action]func(*edge.Exchange, *rules.Rule) bool{Action: of.ask}
 	}
 	return points, nil
+}
+
+// putInForce has requests under a configuration from now on.
+func (m *module) putInForce(of *points) {
+	m.inForce.Store(of)
+	for _, r := range of.list {
+		if r.over > 0 {
+			select {
+			case m.watches <- struct{}{}:
+			default: // it is known
+			}
+		}
+	}
 }
 
 // under makes the module's part of a configuration.
@@ -118,7 +133,7 @@ func (m *module) under(c *config.Config) (*points, error) {
 				return nil, fmt.Errorf("rule %s: page: %w", r.Name, err)
 			}
 		}
-		made := &rule{Rule: own, id: ruleID(r.Name), counts: m.countsOf(r.Name)}
+		made := &rule{Rule: own, name: r.Name, id: ruleID(r.Name), counts: m.countsOf(r.Name), over: whenOf(r)}
 		if made.page, err = NewPage(page, own.Contact); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
@@ -158,6 +173,7 @@ const leastSecret = 16
 // points are the module under one configuration.
 type points struct {
 	*module
+	setup   *edge.Setup
 	keys    Keys
 	fact    *key.Fact        // whose pass a request shows
 	rules   map[string]*rule // that challenge, by name
@@ -168,9 +184,11 @@ type points struct {
 // A rule is one that challenges, made ready.
 type rule struct {
 	*Rule
+	name   string
 	id     uint16
 	page   *Page
 	counts *counts
+	over   time.Duration // the latency of origins over which it challenges everybody; 0: none
 }
 
 // countsBy are those of the rule by which a question or a pass was made.
@@ -287,10 +305,6 @@ func shows(q *message.Request) bool {
 }
 
 func (m *module) collect(to metric.Sink) {
-	p := m.inForce.Load()
-	if p == nil || len(p.list) == 0 {
-		return
-	}
 	send := func(rule string, c *counts, results ...result) {
 		for _, r := range results {
 			to.Count(c[r].Load(), "sluice_challenges_total",
@@ -298,10 +312,12 @@ func (m *module) collect(to metric.Sink) {
 				"rule", rule, "result", r.String())
 		}
 	}
-	for name, r := range p.rules {
-		send(name, r.counts, shown, solved, passed, refused)
+	if p := m.inForce.Load(); p != nil {
+		for _, r := range p.list {
+			send(r.name, r.counts, shown, solved, passed, refused)
+		}
 	}
-	send("", p.unknown, refused)
+	send("", m.countsOf(""), refused)
 }
 
 // find appends whose pass a request shows, if it is good, and takes passes out of the request: they

@@ -28,7 +28,7 @@ var secret = [][16]byte{{1, 2, 3}}
 
 func start(t *testing.T, yaml string) *site {
 	t.Helper()
-	use := edge.Modules{challenge.Module(secret)}
+	use := edge.Modules{challenge.Module(secret), challenge.WhenModule()}
 	c, err := (config.Parser{Modules: use.Config()}).Parse("f",
 		[]byte("source: {trust: [127.0.0.1]}\n"+yaml))
 	edgetest.Must(t, err)
@@ -324,7 +324,7 @@ func TestFewSourcesAreAWarning(t *testing.T) {
 }
 
 func TestWrongConfigurations(t *testing.T) {
-	use := edge.Modules{challenge.Module(secret)}
+	use := edge.Modules{challenge.Module(secret), challenge.WhenModule()}
 	for name, c := range map[string]struct{ yaml, want string }{
 		"without the action": {"rules: [{name: r, limit: 1, challenge: {difficulty: 9}}]",
 			"only action: challenge asks"},
@@ -338,6 +338,10 @@ func TestWrongConfigurations(t *testing.T) {
 			"give both the same"},
 		"a concurrency": {"rules: [{name: r, limit: 1, concurrency: 1, action: challenge}]",
 			"requests in flight"},
+		"when of another action": {"rules: [{name: r, limit: 1, when: {origin_latency_p95: 1s}}]",
+			"it is about action: challenge"},
+		"when of nothing": {"rules: [{name: r, limit: 1, action: challenge, when: {}}]",
+			"give origin_latency_p95"},
 		"a difficulty": {"rules: [{name: r, limit: 1, action: challenge, challenge: {difficulty: 21}}]",
 			"1 to 20"},
 	} {
@@ -410,5 +414,71 @@ func TestOtherCookies(t *testing.T) {
 	}
 	if n := s.Rest()["sluice_challenges_total{result=refused,rule=}"]; n != 0 {
 		t.Errorf("%v passes are refused", n)
+	}
+}
+
+// By hand a rule challenges everybody, over its limit or not, until that is ended.
+func TestEverybodyIsChallengedByHand(t *testing.T) {
+	s := start(t, strings.Replace(rule, "limit: 2", "limit: 100", 1)+
+		"- {name: each, limit: 50, window: 1h}\n")
+	put := func(rule, source string) error {
+		_, err := s.Block(rule, source, time.Hour, "", control.Operator{Who: "ann"}, time.Now())
+		return err
+	}
+	s.want("before", 200, "hello", "/search", html)
+	edgetest.Must(t, put("pages", "*"))
+	_, page := s.want("a browser", 429, "One moment", "/search", html)
+	s.want("another", 429, "One moment", "/search", html, from("192.0.2.1"))
+	s.want("a program", 429, `"code":"challenge"`, "/search")
+	s.want("another page", 200, "hello", "/", html)
+	pass := s.solve(page)
+	s.want("with a pass", 200, "hello", "/search", html, pass)
+	if on := s.OnEverybody(time.Now()); len(on) != 1 || on[0].Rule != "pages" ||
+		on[0].Source != "*" || on[0].Who != "ann" {
+		t.Errorf("in force against everybody: %+v", on)
+	}
+	if list := s.Mitigations(time.Now()); len(list) != 1 || list[0].Source != "*" {
+		t.Errorf("blocks: %+v", list)
+	}
+	for _, rule := range []string{"each", "*"} {
+		if err := put(rule, "*"); err == nil {
+			t.Errorf("everybody is blocked under %s", rule)
+		}
+	}
+	_, err := s.Lift("pages", "*", control.Operator{}, time.Now())
+	edgetest.Must(t, err)
+	s.want("after", 200, "hello", "/search", html, from("192.0.2.1"))
+}
+
+// A connection whose client was refused is judged before its head is shown: questions and answers
+// are the same there.
+func TestChallengeOnAConnectionOfMany(t *testing.T) {
+	s := start(t, rule+"- {name: each, match: {path: /other}, limit: 1, window: 1h}\n")
+	s.over()
+	c := s.Talk()
+	defer c.Close()
+	say := func(method, path string, header ...string) (int, string) {
+		if method == http.MethodPost {
+			header = append(header, "Content-Length: 0")
+		}
+		resp, body := c.Say(method + " " + path + " HTTP/1.1\r\n" + edgetest.Lines(append([]string{
+			"Host: example.com", from("203.0.113.1")}, header...)) + "\r\n")
+		if set := resp.Cookies(); len(set) > 0 {
+			return resp.StatusCode, "Cookie: " + set[0].Name + "=" + set[0].Value
+		}
+		return resp.StatusCode, body
+	}
+	for range 3 {
+		say(http.MethodGet, "/other")
+	}
+	_, page := say(http.MethodGet, "/search", html)
+	text, bits := question(t, page)
+	status, pass := say(http.MethodPost, challenge.Path, challenge.AnswerHeader+": "+text+"."+
+		string(challenge.Solve([]byte(text), bits)))
+	if status != http.StatusNoContent {
+		t.Fatalf("an answer: %d %s", status, pass)
+	}
+	if status, body := say(http.MethodGet, "/search", html, pass); status != http.StatusOK {
+		t.Errorf("with the pass: %d %s", status, body)
 	}
 }

@@ -72,17 +72,13 @@ func (u *uses) within(p *Pass, from netip.Addr, now time.Time) bool {
 	return true
 }
 
-// makeRoom drops those that have ended, or else any one.
+// makeRoom drops one: of a few that come first, one that has ended, or else the last of them.
 func (s *useShard) makeRoom(now time.Time) {
+	looked := 0
 	for id, seen := range s.of {
-		if !now.Before(seen.end) {
+		if looked++; looked == 8 || !now.Before(seen.end) {
 			delete(s.of, id)
-		}
-	}
-	for id := range s.of {
-		if len(s.of) < usesMost/useShards {
 			return
 		}
-		delete(s.of, id)
 	}
 }

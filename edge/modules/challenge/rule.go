@@ -52,6 +52,9 @@ func check(c *config.Config) error {
 			if r.Own[name] != nil {
 				return fmt.Errorf("rule %s: challenge: only action: challenge asks anything: add it, or remove challenge", r.Name)
 			}
+			if r.Own[whenName] != nil {
+				return fmt.Errorf("rule %s: when: it is about action: challenge: add that, or remove when", r.Name)
+			}
 			continue
 		}
 		switch own := ruleOf(r); {
@@ -59,6 +62,8 @@ func check(c *config.Config) error {
 			return fmt.Errorf("rule %s: action: challenge asks browsers, and a rule about descriptors answers a proxy: take refuse", r.Name)
 		case r.Algorithm != rules.Sliding && r.Algorithm != rules.Fixed:
 			return fmt.Errorf("rule %s: action: challenge counts in sliding or fixed windows, not by %s: take one of them, or another action", r.Name, r.Algorithm)
+		case r.Own[whenName] != nil && whenOf(r) == 0:
+			return fmt.Errorf("rule %s: when: give origin_latency_p95, such as 800ms", r.Name)
 		case r.Concurrency > 0:
 			return fmt.Errorf("rule %s: action: challenge asks who is over a limit, and requests in flight end by themselves: give concurrency to a rule of its own", r.Name)
 		case r.HasPlans():

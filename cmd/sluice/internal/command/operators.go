@@ -182,6 +182,7 @@ func Operators(read settings.Reader) []Command {
 				return c.Events(*since)
 			}),
 		maintenanceCommand(read),
+		challengeCommand(read),
 	}, append(planCommands(read), tryCommand(read), suggestCommand(read))...)
 }
 
@@ -280,6 +281,29 @@ func maintenanceCommand(read settings.Reader) Command {
 			return c.Maintenance()
 		}
 		return usageError{fmt.Errorf("%q: want on, off or status", what)}
+	})
+}
+
+// challengeCommand has a rule challenge everybody.
+func challengeCommand(read settings.Reader) Command {
+	set := NewFlagSet("challenge")
+	length := durationFlag(set, new(time.Duration), "for", time.Hour,
+		"for how long: a `TIME` such as 10m or 1h")
+	reason := set.String("reason", "", "why, for other operators: `TEXT`")
+	does := "on has a rule with action: challenge ask all that come under it for a pass, over its limit or not, on every edge of the PoP; off ends it"
+	return operatorCommand(read, set, "on|off RULE", does, func(c *operator.Client,
+		args []string) error {
+		switch {
+		case args[0] == "off" && (set.Changed("for") || set.Changed("reason")):
+			return usageError{errors.New("--for and --reason belong to on: sluice challenge on RULE --for 1h")}
+		case args[0] == "off":
+			return c.EndChallenge(args[1])
+		case args[0] != "on":
+			return usageError{fmt.Errorf("%q: want on or off", args[0])}
+		case *length <= 0:
+			return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+		}
+		return c.Challenge(args[1], *length, *reason)
 	})
 }
 

@@ -417,6 +417,12 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		}
 		line("%s", text)
 	}
+	if edge != nil && !l.Allowed && !l.Denied {
+		for i := range edge.Everybody {
+			line("%s: this source as well, where it has no pass",
+				operator.Challenges(&edge.Everybody[i]))
+		}
+	}
 	for _, k := range l.ByKey {
 		text := "counted by " + k.Key + " as well, by "
 		if text += operator.Counted(len(k.Rules), "rule"); len(k.Rules) <= 5 {
