@@ -29,6 +29,7 @@ func TestRequestAllocations(t *testing.T) {
 		{"proxied, three rules and two windows", "rules: [{name: s, limit: 1000000, key: host}, " +
 			"{name: r, limit: 100000, windows: [{limit: 1000000, window: 1h}]}, " +
 			"{name: t, limit: 1000000, match: {path: '/some/*'}}]"},
+		{"proxied, cost in the answer", "rules: [{name: r, limit: 1000000000, cost: {json: a.b}}]"},
 		{"refused by a limit", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]"},
 		{"refused by a block", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]"},
 		{"refused by deny", "deny: [198.18.0.0/16]"},

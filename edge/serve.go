@@ -41,7 +41,8 @@ type Exchange struct {
 	status int
 	tags   []message.Field // what is added for the origin
 
-	buf, values []byte // what the reply points to
+	buf, values []byte            // what the reply points to
+	read        func(part []byte) // decision.ReadAnswer
 
 	tried []rules.TriedResult // what rules that are only tried say of it
 	peaks []*peaks.Source     // its sources that are of a sample
@@ -75,7 +76,7 @@ func newExchange(s *Server) *Exchange { return new(Exchange).of(s) }
 
 // of makes an exchange one of a server's, once.
 func (x *Exchange) of(s *Server) *Exchange {
-	x.server = s
+	x.server, x.read = s, x.decision.ReadAnswer
 	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted,
 		x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
 	return x
@@ -105,6 +106,7 @@ func (x *Exchange) release() {
 	s := x.server
 	if d := &x.decision; d.Held { // a body took longer than its answer, or what is held never was
 		d.PriceBody(x.front.Got())
+		d.PriceRead(x.status, &s.stats.answerCosts)
 		s.limiter.Settle(&d.Decision, x.status, time.Now())
 	}
 	s.limiter.Leave(&x.decision.Decision)
@@ -174,7 +176,7 @@ func (x *Exchange) tagged() []message.Field {
 }
 
 // settle counts what had to wait for the answer: for its status, 0 if there was none, and for the
-// cost in it. Where a body whose length counts is still under way, that is left to release.
+// cost in it. Where a body that counts is still under way, that is left to release.
 func (x *Exchange) settle(status int) {
 	d := &x.decision
 	if !d.Held {
@@ -183,12 +185,20 @@ func (x *Exchange) settle(status int) {
 	if x.status = status; status != 0 {
 		d.PriceAnswer(&x.forwarding.Answer().Head)
 	}
+	reads := d.ReadsAnswer()
+	if reads && status != 0 {
+		d.OpenAnswer(&x.forwarding.Answer().Head)
+	}
 	if d.AwaitsBody() {
 		if !x.forwarding.BodyDone() {
 			return
 		}
 		d.PriceBody(x.front.Got())
 	}
+	if reads && status != 0 {
+		return
+	}
+	d.PriceRead(status, &x.server.stats.answerCosts)
 	x.server.limiter.Settle(&d.Decision, status, time.Now())
 }
 
@@ -207,7 +217,7 @@ func (x *Exchange) forward() int {
 		Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain,
 		ID:     x.requestID(),
 		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue,
-		Trace: x.trace}); no != nil {
+		Trace: x.trace, Read: x.reader()}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(no)
 		return 0
@@ -219,6 +229,14 @@ func (x *Exchange) forward() int {
 		x.reply.add("Date", message.Date(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
+}
+
+// reader takes the answer's body as it passes; nil: no rule needs it.
+func (x *Exchange) reader() func(part []byte) {
+	if !x.decision.Held || !x.decision.ReadsAnswer() {
+		return nil
+	}
+	return x.read
 }
 
 // level is what the request is to an origin that sheds load. Sources that are never limited come

@@ -48,6 +48,8 @@ type stats struct {
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
 
+	answerCosts rules.AnswerCosts
+
 	delayed atomic.Uint64 // requests that waited for their turn
 	waiting atomic.Int64  // those that do
 }
@@ -134,6 +136,7 @@ func (s *stats) collect(to metric.Sink) {
 		to.Count(s.asks[code].Load(), "sluice_limit_asks_total",
 			"What programs have asked over limit_api, by the answer; invalid: it was nothing to decide about, and decided nothing.", "code", code.String())
 	}
+	s.answerCosts.Collect(to)
 	to.Count(s.denied.Load(), rules.RequestsMetric, rules.RequestsHelp, "rule", "", "verdict",
 		"denied")
 	s.deciding.Collect(to.To)

@@ -179,8 +179,8 @@ func (c *Config) planFault(r *rules.Config) string {
 	case len(r.Plans) > 0 && r.Algorithm == rules.Exact && !r.AsksTier():
 		return "rule " + r.Name +
 			" has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
-	case leastOf(r.Plans) < r.Cost.Units:
-		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
+	case leastOf(r.Plans) < r.Cost.Least():
+		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Least())
 	}
 	for _, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		if err := r.CheckOwn(r.Plans[plan].Limit); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/address"
+	"sluice/edge/answercost"
 	"sluice/edge/config/compose"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -162,9 +163,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
 	r.tags(n, seen, &rule)
-	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
+	if at := seen["cost"]; at != nil && rule.Cost.Least() > rule.Limit && rule.Limit > 0 {
 		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass",
-			rule.Cost.Units, rule.Limit)
+			rule.Cost.Least(), rule.Limit)
 	}
 	if rule.Match.Descriptors != nil {
 		r.described(n, seen, &rule, c.Rules)
@@ -481,6 +482,9 @@ func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
 	})
 }
 
+// maxReads is how many numbers of an answer are added up.
+const maxReads = 4
+
 // cost reads how much of a limit a request uses: a number, or what it is of.
 func (r *reader) cost(n ast.Node, c *rules.Cost) {
 	if _, mapping := n.(ast.MapNode); !mapping {
@@ -497,8 +501,39 @@ func (r *reader) cost(n ast.Node, c *rules.Cost) {
 			}
 			c.Header = text
 		}),
+		"json": func(n ast.Node) {
+			read := r.text("cost.json", func(n ast.Node, text string) {
+				if _, err := answercost.ParsePath(text); err != nil {
+					r.fail(n, "cost.json: %q: %v", text, err)
+				} else if c.JSON = append(c.JSON, text); len(c.JSON) > maxReads {
+					r.fail(n, "cost.json: more than %d paths: leave out some", maxReads)
+				}
+			})
+			if list, several := n.(*ast.SequenceNode); !several {
+				read(n)
+			} else if r.list(n, "cost.json", read); len(list.Values) == 0 {
+				r.fail(n, "cost.json: an empty list: name a path, such as usage.total_tokens")
+			}
+		},
+		"sse":      r.boolean("cost.sse", &c.SSE),
+		"estimate": integer(r, "cost.estimate", 1, algorithm.MaxCost, &c.Estimate),
 	})
-	if seen != nil && (seen["bytes"] == nil) == (seen["header"] == nil) {
-		r.fail(n, "cost: want a number, or one of {bytes: 10KiB} and {header: NAME}")
+	if seen == nil {
+		return
+	}
+	of := 0
+	for _, name := range []string{"bytes", "header", "json"} {
+		if seen[name] != nil {
+			of++
+		}
+	}
+	switch {
+	case of != 1:
+		r.fail(n,
+			"cost: want a number, or one of {bytes: 10KiB}, {header: NAME} and {json: usage.total_tokens}")
+	case seen["json"] == nil && (seen["sse"] != nil || seen["estimate"] != nil):
+		r.fail(n, "cost: sse and estimate are about json: remove them, or say cost.json")
+	case seen["json"] != nil && seen["sse"] == nil:
+		c.SSE = true
 	}
 }

@@ -324,9 +324,9 @@ func (c *Admin) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 			uint32(algorithm.MaxLimit))
 	case q.Limit != 0 && q.Rule == "":
 		return out, errors.New("edge: a limit is under one rule: say which, as rule")
-	case q.Limit != 0 && q.Limit < r.Config.Cost.Units:
+	case q.Limit != 0 && q.Limit < r.Config.Cost.Least():
 		return out,
-			fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Units, q.Rule)
+			fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Least(), q.Rule)
 	case q.Limit != 0 && r.Config.CheckOwn(q.Limit) != nil:
 		return out, fmt.Errorf("edge: limit %d under rule %s: %w", q.Limit, q.Rule,
 			r.Config.CheckOwn(q.Limit))

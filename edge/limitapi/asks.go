@@ -25,6 +25,8 @@ type ask struct {
 	Rule string  `json:"rule"`
 	Key  texts   `json:"key"`
 	Cost *uint32 `json:"cost"`
+	// What of Cost was counted before
+	Estimated *uint32 `json:"estimated"`
 }
 
 // texts are one text or a list of them.
@@ -160,8 +162,10 @@ func (c *call) read(r io.Reader) (asks []rules.Ask, single bool, err error) {
 	}
 	single = b.Asks == nil
 	switch {
-	case !single && (b.Rule != "" || b.Key != nil || b.Cost != nil):
-		return nil, false, errors.New("asks is beside rule, key or cost: send one ask, or a list")
+	case !single && (b.Rule != "" || b.Key != nil || b.Cost != nil ||
+		b.Estimated != nil):
+		return nil, false,
+			errors.New("asks is beside rule, key, cost or estimated: send one ask, or a list")
 	case single:
 		b.Asks = []ask{b.ask}
 	case len(b.Asks) == 0:
@@ -173,7 +177,7 @@ func (c *call) read(r io.Reader) (asks []rules.Ask, single bool, err error) {
 			return nil, false, fmt.Errorf("%srule is missing: name the rule that decides",
 				placeOf(i, single))
 		}
-		asks[i] = rules.Ask{Rule: q.Rule, Key: q.Key, Cost: q.Cost}
+		asks[i] = rules.Ask{Rule: q.Rule, Key: q.Key, Cost: q.Cost, Estimated: q.Estimated}
 	}
 	return asks, single, nil
 }

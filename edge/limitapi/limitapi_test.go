@@ -122,6 +122,13 @@ func testAsks(t *testing.T) {
 	}
 	f(`{"rule":"priced","key":"192.0.2.1"}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":6,"reset":60}`)
 	f(`{"rule":"priced","key":"192.0.2.1","cost":1}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":5,"reset":60}`)
+	// An estimate, what is spent beyond it, and what is spent beyond the limit.
+	f(`{"rule":"priced","key":"192.0.2.8","cost":3}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":7,"reset":60}`)
+	f(`{"rule":"priced","key":"192.0.2.8","cost":5,"estimated":3}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":5,"reset":60}`)
+	f(`{"rule":"priced","key":"192.0.2.8","cost":2,"estimated":3}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":5,"reset":60}`)
+	f(`{"rule":"priced","key":"192.0.2.8","cost":90,"estimated":1}`, `{"allowed":false,"rule":"priced","verdict":"limited","limit":10,"window":60,"remaining":0,"reset":60,"retry_after":60}`)
+	f(`{"rule":"priced","key":"192.0.2.8","cost":0}`, `{"allowed":false,"rule":"priced","verdict":"mitigated","limit":10,"window":60,"remaining":0,"reset":60,"retry_after":60}`)
+	f(`{"rule":"priced","key":"192.0.2.9","cost":10}`, `{"allowed":true,"rule":"priced","verdict":"pass","limit":10,"window":60,"remaining":0,"reset":60}`)
 	f(`{"rule":"ranked","key":"192.0.2.1"}`, `{"allowed":true,"rule":"ranked","verdict":"pass","limit":2,"window":60,"remaining":1,"reset":60}`)
 }
 
@@ -148,7 +155,7 @@ func TestWrongCalls(t *testing.T) {
 		`{"rule":"api"} {}`:                   "400 bad_request the body goes on after its end: send one object",
 		`{"rule":"api","who":"a"}`:            `400 bad_request the body is not {"rule": "NAME", "key": "WHO", "cost": 1} or {"asks": [...]}: json: unknown field "who"`,
 		`{"key":"a"}`:                         "400 bad_request rule is missing: name the rule that decides",
-		`{"rule":"api","asks":[]}`:            "400 bad_request asks is beside rule, key or cost: send one ask, or a list",
+		`{"rule":"api","asks":[]}`:            "400 bad_request asks is beside rule, key, cost or estimated: send one ask, or a list",
 		`{"asks":[]}`:                         "400 bad_request asks is empty: send at least one",
 		`{"rule":"user","key":"a","cost":-1}`: "400 bad_request cost: want a number from 0 to 1000000, not number -1",
 		`{"asks":[` + strings.Repeat(`{"rule":"all"},`, MaxAsks) + `{"rule":"all"}]}`: "400 bad_request more than 100 asks in a call: send 100 at most",

@@ -98,6 +98,7 @@ type RuleResult struct {
 	// operators have blocked of that is refused. The zero Source: it does not.
 	Instead counter.Source
 	Probe   bool // nothing is counted: only whether the source is over its limit is read
+	Spent   bool // it is counted even if the source is over its limit
 
 	// What counts instead of the rule's counter, by a limit that came with the request; nil: the
 	// rule's

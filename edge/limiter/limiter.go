@@ -199,7 +199,7 @@ func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 		a := d.reservation()
 		a.Rule, a.Source, a.Hits = l.share(r, now), r.Source, r.hits()
 		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !refused
-		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
+		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused || r.Spent
 		r.asked, d.Held, shadows = true, d.Held || a.Hold, shadows || a.Shadow
 	}
 	if len(d.reservations) == 0 {
@@ -346,7 +346,8 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 		switch r := &d.Results[i]; { // a reservation that is not held is left alone
 		case r.Reservation == nil || r.kept:
 		case r.Rule.Counts(status):
-			if more := r.hits() - r.Reservation.Hits; r.Due && more > 0 {
+			if held := r.Reservation.Hits; r.Due && r.hits() > held {
+				more := r.hits() - held
 				r.Reservation.Estimate += float64(more)
 				r.Reservation.Remaining -= min(r.Reservation.Remaining, more)
 			}

@@ -21,6 +21,9 @@ const (
 	ConcurrentRequests = "concurrent-requests"
 )
 
+// Tokens is the unit of what models of language charge. The draft has none for that.
+const Tokens = "tokens"
+
 // MaxInteger is the largest integer that a structured field may have.
 const MaxInteger = 999_999_999_999_999
 

@@ -95,6 +95,9 @@ type Order struct {
 	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not
 	// traced.
 	Trace tracing.Request
+	// Read is called with each part of the answer's body, after it has gone to the client's end;
+	// nil: nobody reads it.
+	Read func(part []byte)
 }
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes

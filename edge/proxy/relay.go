@@ -115,6 +115,9 @@ func (p *Forward) Relay(fields []message.Field) (tunnel bool, err error) {
 	case b.Framing == http1.Fixed && b.Left <= int64(b.Reader.Buffered()):
 		part, _ := b.Reader.Peek(int(b.Left))
 		_ = p.on.Send(part)
+		if p.order.Read != nil {
+			p.order.Read(part)
+		}
 		b.Discard(len(part))
 		now := p.over() // the clock is not read a second time: the answer has just come
 		p.timed(now)
@@ -159,6 +162,9 @@ func (p *Forward) copy(open bool) error {
 		}
 		if err := p.on.Send(part); err != nil {
 			return err
+		}
+		if p.order.Read != nil {
+			p.order.Read(part)
 		}
 		b.Discard(len(part))
 	}

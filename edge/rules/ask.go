@@ -22,6 +22,9 @@ type Ask struct {
 	// for global
 	Key  []string
 	Cost *uint32 // nil: what the rule says; 0: nothing is counted
+	// What of Cost an earlier ask has counted, as an estimate: the rest is spent, and is counted
+	// whatever is left. nil: the ask is no settlement.
+	Estimated *uint32
 }
 
 // An Asked is an Ask that makes sense under the rules there are.
@@ -31,6 +34,7 @@ type Asked struct {
 	Client netip.Addr // the zero Addr: the key names no address
 	Source counter.Source
 	About  bool // the rule is about that source (share, plans); if not, it may go on
+	Spent  bool // nobody can refuse it any more
 
 	key keyed
 }
@@ -48,9 +52,12 @@ func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret,
 	if no := r.noAsk(); no != "" {
 		return a, fmt.Errorf("rule %s %s", q.Rule, no)
 	}
-	a.Rule, a.Hits = r, max(1, r.Config.Cost.Units)
+	a.Rule, a.Hits = r, max(1, r.Config.Cost.Least())
 	if q.Cost != nil {
 		a.Hits = *q.Cost
+	}
+	if q.Estimated != nil && q.Cost == nil {
+		return a, errors.New("estimated is without cost: say what was spent in all")
 	}
 	switch one := r.AsksTier(); {
 	case one && a.Hits != 1:
@@ -61,6 +68,10 @@ func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret,
 			fmt.Errorf("cost: rule %s counts by algorithm: %s, one at a time: want 0 or 1, or no cost", q.Rule, r.Config.Algorithm)
 	case a.Hits > algorithm.MaxCost:
 		return a, fmt.Errorf("cost: %d is out of range: want 0 to %d", a.Hits, algorithm.MaxCost)
+	}
+	if q.Estimated != nil {
+		a.Hits -= min(a.Hits, *q.Estimated)
+		a.Spent = a.Hits > 0
 	}
 	values, err := a.read(q.Key, s)
 	if err != nil {
@@ -182,12 +193,12 @@ func (d *Decision) AddAsked(a *Asked) (never bool) {
 	}
 	for i := range d.Results {
 		by := d.Results[i].Rule
-		never = never || a.Hits > by.Counter.Limit && !by.Shadow && !by.Tag && !by.Refused
+		never = never || a.Hits > by.Counter.Limit && !by.Shadow && !by.Tag && !by.Refused && !a.Spent
 	}
 	for i := range d.Results {
 		result := &d.Results[i]
 		result.Hits = min(a.Hits, result.Rule.Counter.Limit+1) // more hits are no more over it
-		result.Probe = a.Hits == 0 || never
+		result.Probe, result.Spent = a.Hits == 0 || never, a.Spent
 	}
 	return never
 }

@@ -163,20 +163,29 @@ func (d *Defaults) apart(c *Config) (*key.Fact, uint32, error) {
 	return nil, 0, nil
 }
 
-// Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
+// Cost is how much of a limit a request uses. At most one of Bytes, Header and JSON is set.
 type Cost struct {
 	Units uint32 // 1 to algorithm.MaxCost, of each request
 	Bytes int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
 	// The number in this header of the origin's answer, 1 to algorithm.MaxCost; "": not by a header
 	Header string
+	// The sum of the numbers at these paths (package answercost) of the origin's answer, of which
+	// events are read where SSE is set; none: it is not in an answer's body
+	JSON []string
+	SSE  bool
+	// Of JSON what a request costs until its answer has said, and if that does not say
+	Estimate uint32
 }
 
 // Is reports whether a request may cost more than 1.
-func (c Cost) Is() bool { return c.Units > 1 || c.Bytes > 0 || c.Header != "" }
+func (c Cost) Is() bool { return c.Units > 1 || c.Bytes > 0 || c.Header != "" || c.JSON != nil }
+
+// Least is what a request costs when it is let in.
+func (c Cost) Least() uint32 { return max(c.Units, c.Estimate) }
 
 // most is what a request may cost.
 func (c Cost) most() uint32 {
-	if c.Bytes > 0 || c.Header != "" {
+	if c.Bytes > 0 || c.Header != "" || c.JSON != nil {
 		return algorithm.MaxCost
 	}
 	return max(1, c.Units)
@@ -184,8 +193,11 @@ func (c Cost) most() uint32 {
 
 // unit is what a cost is told in, none for requests, and how many of them one of the limit is.
 func (c Cost) unit() (string, uint64) {
-	if c.Bytes > 0 {
+	switch {
+	case c.Bytes > 0:
 		return limitfields.ContentBytes, uint64(c.Bytes)
+	case c.JSON != nil:
+		return limitfields.Tokens, 1
 	}
 	return "", 1
 }
@@ -197,6 +209,8 @@ func (c Cost) String() string {
 		return fmt.Sprintf("bytes:%d", c.Bytes)
 	case c.Header != "":
 		return "header:" + c.Header
+	case c.JSON != nil:
+		return "json:" + strings.Join(c.JSON, "+")
 	}
 	return fmt.Sprint(c.Units)
 }
@@ -208,6 +222,18 @@ func (c Cost) MarshalJSON() ([]byte, error) {
 		return json.Marshal(map[string]int{"bytes": c.Bytes})
 	case c.Header != "":
 		return json.Marshal(map[string]string{"header": c.Header})
+	case c.JSON != nil:
+		said := map[string]any{"json": c.JSON}
+		if len(c.JSON) == 1 {
+			said["json"] = c.JSON[0]
+		}
+		if !c.SSE {
+			said["sse"] = false
+		}
+		if c.Estimate > 1 {
+			said["estimate"] = c.Estimate
+		}
+		return json.Marshal(said)
 	}
 	return json.Marshal(c.Units)
 }

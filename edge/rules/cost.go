@@ -6,12 +6,14 @@ import (
 	"sluice/edge/message"
 )
 
-// price returns what the request costs under a limit of a rule. A body of unknown length, and a
-// cost in the origin's answer, are held as 1 until Settle.
+// price says what the request costs under a limit of a rule. A body of unknown length, and a cost in
+// the origin's answer, are held as 1, or as estimated, until Settle.
 func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
 	switch {
 	case c.Header != "":
 		r.Due = true
+	case c.JSON != nil:
+		r.Due, r.Hits = true, c.Estimate
 	case c.Bytes > 0:
 		r.Due = q.Length == message.LengthChunked
 		r.Hits = units(q.Length, c.Bytes)

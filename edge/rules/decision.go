@@ -29,6 +29,10 @@ type Decision struct {
 	keys    []keyed
 	buf     []byte
 	onPlans []onPlan // of Rules, those that know their clients by plans
+	// The answer's body, read for rules that it tells what the request costs, unless it is
+	// compressed
+	readings []reading
+	encoded  bool
 	// Bytes that regular expressions have to see; more than MaxSearched: they do not
 	searched int
 
@@ -102,6 +106,7 @@ func (d *Decision) Reset() {
 	clear(d.onPlans)
 	d.onPlans = d.onPlans[:0]
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
+	d.readings = d.readings[:0]
 	d.Level, d.Queue, d.searched = 0, 0, 0
 }
 

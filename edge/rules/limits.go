@@ -64,8 +64,8 @@ func (c *Config) CheckWindows() error {
 		return fmt.Errorf("windows: more than %d: leave out some", maxWindows)
 	}
 	for _, w := range c.Windows { // wider prefixes have larger limits
-		if c.Cost.Units > w.Limit {
-			return fmt.Errorf("windows: each request costs %d, more than the limit of %d in %v: none would ever pass", c.Cost.Units, w.Limit, w.Window)
+		if least := c.Cost.Least(); least > w.Limit {
+			return fmt.Errorf("windows: each request costs %d, more than the limit of %d in %v: none would ever pass", least, w.Limit, w.Window)
 		}
 	}
 	all := append([]Window{{c.Limit, c.Window}}, c.Windows...)

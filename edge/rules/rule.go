@@ -17,6 +17,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/answercost"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/limitfields"
@@ -63,6 +64,8 @@ type Rule struct {
 	// Of a rule about descriptors: what counts for limits that proxies send, by their unit
 	Asked []*algorithm.Spec
 
+	reads []answercost.Path // of an answer's body: what requests cost
+
 	Headers []Header // of its refusals, beside the usual ones
 
 	Crowded *Text // the answer for requests that find no slot; nil: it has no concurrency
@@ -91,6 +94,13 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}}
 	if r.Rule.Tag {
 		r.tag = message.Field{Name: c.Tag.Header, Value: []byte(c.Tag.Value)}
+	}
+	for _, text := range c.Cost.JSON {
+		path, err := answercost.ParsePath(text)
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: cost.json: %q: %w", c.Name, text, err)
+		}
+		r.reads = append(r.reads, path)
 	}
 	if len(c.Escalate) > 0 {
 		r.Repeat.Within = time.Duration(c.EscalateWithin)
