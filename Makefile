@@ -103,9 +103,10 @@ accuracy-short: build # the same on small made traffic, and some of it over 1 to
 breaks: # breaks the limiter in each way of .ci/breaks, and holds the short run of accuracy to seeing it; ten seeds unbroken must stay green
 	$(GO) run ./.ci/breaks $(FLAGS)
 
-bench-peers: lab # cost per request beside nginx, HAProxy and Caddy; FLAGS=--short for one quick round, FLAGS="--json FILE"
+PEERS = --work rest,seldom,proxy,refuse --connections 64 --rounds 5 --time 1s
+bench-peers: lab # at rest, at 20 requests a second, busy and behind a balancer, beside nginx, HAProxy, Caddy and bare fasthttp: six minutes; PEERS= for all else
 	@.ci/needs nginx haproxy memcached
-	bin/sluice-trial bench-peers $(FLAGS)
+	bin/sluice-trial bench-peers $(PEERS) $(FLAGS)
 
 bench-rls: lab ratelimit # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
 	@.ci/needs memcached

@@ -21,7 +21,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	t.some(&p.Edges, "edges", bench.PeerNames, bench.PeerNames,
 		"what to measure; memcached: with a tier, whose processor time is included; 444, reject, shed: they close new connections of refused sources in place of an answer")
 	t.some(&p.Works, "work", bench.PeerWorks, bench.PeerWorks,
-		"what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another; h2: over HTTP/2, with one request at once on a connection, or 16; rest: none, and µs are of a second")
+		"what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another; h2: over HTTP/2, with one request at once on a connection, or 16; rest: none, and µs are of a second; seldom: 20 requests a second, likewise")
 	t.sluice(&p.Sluice)
 	t.StringVar(&p.Before, "before", "",
 		"`PATH` of another executable of the edge, such as one before a change: measured as \"sluice before\" beside sluice, round after round")

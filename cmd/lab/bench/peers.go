@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/cmd/lab/closedloop"
@@ -37,17 +38,20 @@ type Peers struct {
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or
 // "resumed" over a connection for each request, with "tls" over TLS, whose handshake is a full one
 // for each new connection, or resumes the session of another, and with "h2" over HTTP/2, with one
-// request at once on a connection, or 16. At rest an edge has no request and no connection: its
-// processor time is of a second.
+// request at once on a connection, or 16. At rest an edge has no request and no connection, and
+// seldom one 20 times a second: its processor time is of a second then.
 var (
 	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice",
 		"sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new",
 		"proxy tls resumed",
-		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16", atRest}
+		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16", atRest, seldom}
 )
 
-const atRest = "rest"
+const (
+	atRest = "rest"
+	seldom = "seldom"
+)
 
 // Before is the edge before a change, measured beside what it became.
 const Before = "sluice before"
@@ -61,6 +65,9 @@ type PeerCase struct {
 
 // has reports whether a word is among those of the work.
 func (c PeerCase) has(word string) bool { return slices.Contains(strings.Fields(c.Work), word) }
+
+// still reports whether edges have next to nothing to do.
+func (c PeerCase) still() bool { return c.Work == atRest || c.Work == seldom }
 
 // streams is how many requests it has at once on a connection of HTTP/2; 0: it is HTTP/1.1.
 func (c PeerCase) streams() int {
@@ -86,6 +93,7 @@ type PeerFigures struct {
 	Wrong    float64 `json:"wrong"`  // share of answers that were not what the case is about
 	ByNginx  float64 `json:"cpu_by_nginx"`
 	ByProxy  float64 `json:"cpu_by_haproxy"`
+	ByBare   float64 `json:"cpu_by_fasthttp"`
 	ByOff    float64 `json:"cpu_by_sluice_off"`
 	ByBefore float64 `json:"cpu_by_sluice_before,omitempty"`
 	P99Nginx float64 `json:"p99_by_nginx"`
@@ -95,6 +103,7 @@ type PeerFigures struct {
 
 	SpreadNginx [2]float64 `json:"cpu_by_nginx_least_and_most"` // over the rounds
 	SpreadProxy [2]float64 `json:"cpu_by_haproxy_least_and_most"`
+	SpreadBare  [2]float64 `json:"cpu_by_fasthttp_least_and_most"`
 	measured    []PeerFigures
 }
 
@@ -124,7 +133,7 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 				rows = append(rows, PeerFigures{PeerCase: c, Edge: e})
 			}
 		}
-		err := interleave(p.Rounds, len(rows), func(round, i int) error {
+		err := p.rounds(ctx, c, rows, func(round, i int) error {
 			f, err := p.measure(ctx, rows[i].Edge, c)
 			if err != nil {
 				return err
@@ -146,10 +155,19 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 	return figures, nil
 }
 
+// rounds measures the edges of a case round after round.
+func (p *Peers) rounds(ctx context.Context, c PeerCase, rows []PeerFigures,
+	measure func(round, i int) error) error {
+	if c.still() {
+		return p.still(ctx, c, rows)
+	}
+	return interleave(p.Rounds, len(rows), measure)
+}
+
 func (p *Peers) cases() (list []PeerCase) {
 	for _, w := range p.Works {
-		if w == atRest {
-			list = append(list, PeerCase{Work: w})
+		if c := (PeerCase{Work: w}); c.still() {
+			list = append(list, c)
 			continue
 		}
 		for _, n := range p.Conns {
@@ -176,7 +194,7 @@ func can(edge string, c PeerCase) bool {
 	case "fasthttp", "sluice memcached":
 		return !c.has("tls")
 	case "caddy", "sluice off": // Caddy has no limiter of its own
-		return c.Work == "proxy"
+		return c.Work == "proxy" || c.still()
 	}
 	return true
 }
@@ -209,19 +227,6 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return of
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
-	if c.Work == atRest {
-		// An edge that has just started looks for the others of its PoP
-		if err := idle(ctx, max(warm, 1500*time.Millisecond)); err != nil {
-			return f, err
-		}
-		before = costs()
-		err := idle(ctx, p.For)
-		after = costs()
-		cost, tier := (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
-		long := p.For.Seconds()
-		return PeerFigures{PeerCase: c, Edge: edge, CPU: (cost + tier) / long, Tier: tier / long,
-			Busy: cost / long, Memory: float64(process.Memory(proc.PID()))}, errors.Join(err, cpuErr)
-	}
 	if c.has("refuse") {
 		// So that all have had what they are admitted
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond
@@ -265,12 +270,75 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}, proc.Crashed()
 }
 
-// idle waits for so long.
-func idle(ctx context.Context, long time.Duration) error {
-	select {
-	case <-time.After(long):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// settles is how long an edge at rest is left alone before it is measured: one that has just started
+// looks for the others of its PoP.
+const settles = 12 * time.Second
+
+// still measures edges that have next to nothing to do, all beside each other over the same
+// seconds, so that what else the machine does meets them alike.
+func (p *Peers) still(ctx context.Context, c PeerCase, rows []PeerFigures) (err error) {
+	free, err := process.FreeAddresses(2 * len(rows))
+	if err != nil {
+		return err
 	}
+	edges := make([][]*process.Process, len(rows)) // and the node, nil for most
+	for i, f := range rows {
+		at := free[2*i]
+		proc, err := p.edge(f.Edge, at.String(), free[2*i+1], c)
+		if err != nil {
+			return err
+		}
+		stop, err := launchAlone(ctx, proc, at.String())
+		if err != nil {
+			return err
+		}
+		defer stop()
+		edges[i] = []*process.Process{proc, nil}
+		if f.Edge == "sluice memcached" {
+			edges[i][1] = p.node
+		}
+	}
+	load, end := context.WithCancel(ctx)
+	var loads sync.WaitGroup
+	defer loads.Wait()
+	defer end()
+	if c.Work == seldom {
+		for i := range rows {
+			loads.Go(func() { restLoad(load, free[2*i], restRate, uint64(i)) })
+		}
+	}
+	if err := wait(ctx, settles); err != nil {
+		return err
+	}
+	spend := func() (all [][]time.Duration, err error) {
+		for _, e := range edges {
+			of, wrong := spent(e...)
+			all, err = append(all, of), errors.Join(err, wrong, e[0].Crashed())
+		}
+		return all, err
+	}
+	for round := range p.Rounds {
+		before, err := spend()
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := wait(ctx, p.For); err != nil {
+			return err
+		}
+		after, err := spend()
+		if err != nil {
+			return err
+		}
+		long := time.Since(began).Seconds()
+		for i := range rows {
+			f, memory := &rows[i], process.Memory(edges[i][0].PID())
+			cost := (after[i][0] - before[i][0]).Seconds() / long
+			tier := (after[i][1] - before[i][1]).Seconds() / long
+			f.measured = append(f.measured, PeerFigures{PeerCase: c, Edge: f.Edge,
+				CPU: cost + tier, Tier: tier, Busy: cost, Memory: float64(memory)})
+		}
+		p.Say(fmt.Sprintf("round %d of %d: %s", round+1, p.Rounds, c.Work))
+	}
+	return nil
 }

@@ -45,10 +45,10 @@ var restCases = []struct {
 	rate  float64 // requests a second
 }{
 	{name: "alone"},
-	{name: "alone at 20/s", rate: 20},
+	{name: "alone at 20/s", rate: restRate},
 	{name: "2 nodes", nodes: 2},
 	{name: "2 nodes after a block", nodes: 2, block: true},
-	{name: "2 nodes at 20/s", nodes: 2, rate: 20},
+	{name: "2 nodes at 20/s", nodes: 2, rate: restRate},
 	{name: "21 nodes", nodes: 21},
 }
 
@@ -73,8 +73,11 @@ type RestFigures struct {
 	AllCPU   []float64 `json:"cpu_rounds"`
 }
 
-// restSources take turns at 20 requests a second, so nobody comes near a limit.
-const restSources = 200
+// restSources take turns at restRate requests a second, so nobody comes near a limit.
+const (
+	restSources = 200
+	restRate    = 20
+)
 
 // Run measures each case.
 func (r Rest) Run(ctx context.Context) (figures []RestFigures, err error) {

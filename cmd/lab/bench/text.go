@@ -56,7 +56,9 @@ func compare(rows []PeerFigures) {
 		}
 		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, nginx, cpu), ratio(f, haproxy, cpu), ratio(f,
 			"sluice off", cpu)
+		f.ByBare = ratio(f, "fasthttp", cpu)
 		f.SpreadNginx, f.SpreadProxy = spread(f, nginx), spread(f, haproxy)
+		f.SpreadBare = spread(f, "fasthttp")
 		f.ByBefore = ratio(f, Before, cpu)
 		f.P99Nginx = ratio(f, nginx, func(f PeerFigures) float64 { return f.P99 })
 	}
@@ -73,7 +75,7 @@ func over(a, b float64) float64 {
 // WritePeers prints figures as a table, and below it what was measured.
 func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head, columns := "work\tconns\tsources\tedge\tµs/request\tof memcached\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\tµs min-max\t/nginx min-max\t/haproxy min-max\t", 19
+	head, columns := "work\tconns\tsources\tedge\tµs/request\tof memcached\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\tµs min-max\t/nginx min-max\t/haproxy min-max\t/fasthttp\t/fasthttp min-max\t", 21
 	before := slices.ContainsFunc(figures, func(f PeerFigures) bool { return f.Edge == Before })
 	if before {
 		head, columns = head+"/before\t", columns+1
@@ -98,8 +100,9 @@ func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 		if len(f.AllCPU) > 0 {
 			least, most = slices.Min(f.AllCPU)*1e6, slices.Max(f.AllCPU)*1e6
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t", between(least, most), between(f.SpreadNginx[0],
-			f.SpreadNginx[1]), between(f.SpreadProxy[0], f.SpreadProxy[1]))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t", between(least, most), between(f.SpreadNginx[0],
+			f.SpreadNginx[1]), between(f.SpreadProxy[0], f.SpreadProxy[1]), ratio(f.ByBare),
+			between(f.SpreadBare[0], f.SpreadBare[1]))
 		if before {
 			fmt.Fprintf(t, "%.3f\t", f.ByBefore)
 		}
