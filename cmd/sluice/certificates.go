@@ -100,15 +100,12 @@ type certificateIssuer interface {
 	Run(ctx context.Context, tried chan<- struct{})
 }
 
-// proof is what a server of ACME wants to see; nil: no certificates are got.
-func (d *daemon) proof() func(host, path string) []byte {
-	if len(d.config.ACME.Hosts) == 0 {
+// proof is what a server of ACME wants to see; nil: no certificates are got, or no such one.
+func (d *daemon) proof(host, path string) []byte {
+	if d.issued == nil {
 		return nil
 	}
-	return func(host, path string) []byte {
-		return d.issued.Answer(context.Background(), host,
-			path)
-	}
+	return d.issued.Answer(context.Background(), host, path)
 }
 
 // acmeMetrics are those of certificates that are got.

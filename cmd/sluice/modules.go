@@ -26,25 +26,22 @@ import (
 // program refuses the settings that need it: see settings.missing.
 
 // modules are the features that this program's edge has, in the order in which each point asks
-// them. proof is what a server of ACME wants to see of a host at a path; nil: none will ask. passes
-// are the keys of passes that all edges of the PoP believe; nil: this process's alone.
+// them. proof is what a server of ACME wants to see of a host at a path. passes are the keys of
+// passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
-	all := edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		ja4.Module(), challenge.Module(passes), challenge.WhenModule(), accesslog.Module()}
-	if proof != nil {
-		all = append(all, acme.Module(proof))
-	}
-	return all
+	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
+		ja4.Module(), challenge.Module(passes), challenge.WhenModule(), acme.Module(proof),
+		accesslog.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
 // are given.
 func (d *daemon) makeACME() error {
-	if len(d.config.ACME.Hosts) == 0 {
+	if len(acme.Of(d.config).Hosts) == 0 {
 		return nil
 	}
 	host, http, tls := d.at.proofPorts()
-	manager, err := acme.Of(d.config, acme.Ports{Host: host, HTTP: http, TLS: tls}, d.happened)
+	manager, err := acme.NewOf(d.config, acme.Ports{Host: host, HTTP: http, TLS: tls}, d.happened)
 	if err != nil {
 		return err
 	}

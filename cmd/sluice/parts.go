@@ -165,7 +165,7 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
-	d.modules = modules(d.proof(), d.passes())
+	d.modules = modules(d.proof, d.passes())
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Store)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
 		Traces: traces, Events: d.happened, Name: tier.EdgeName(c),

@@ -34,8 +34,6 @@ type Config struct {
 	ListenSockets  int        // at each of them; 0: as many as the process may use processors
 	TLS            listen.TLSConfig
 	HSTS           HSTS
-	CORS           CORS
-	ACME           ACME
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
@@ -157,13 +155,10 @@ type Geo struct{ Country, ASN string }
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen: At(":8080"),
-		ACME: ACME{Directory: "https://acme-v02.api.letsencrypt.org/directory",
-			Challenges: []string{"http-01", "tls-alpn-01"}},
+		Listen:   At(":8080"),
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
-		CORS:     CORS{Expose: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		Counters: 1_000_000, Shed: Answer,
 		Plans:   rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		Tracing: tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
@@ -223,8 +218,13 @@ func (c *Config) Check() error {
 		return errors.New("check_path is " + c.CheckPath +
 			" but a rule has a concurrency: a proxy that requests a verdict does not report when the request ends; remove one of them")
 	}
-	if err := c.checkACME(); err != nil {
-		return err
+	for _, m := range c.Modules {
+		if m.Check == nil {
+			continue
+		}
+		if err := m.Check(c); err != nil {
+			return err
+		}
 	}
 	if err := c.checkListeners(); err != nil {
 		return err
@@ -240,14 +240,6 @@ func (c *Config) Check() error {
 	}
 	if err := c.checkLimitAPI(); err != nil {
 		return err
-	}
-	for _, m := range c.Modules {
-		if m.Check == nil {
-			continue
-		}
-		if err := m.Check(c); err != nil {
-			return err
-		}
 	}
 	return c.CheckAdmin(c.Admin)
 }
@@ -290,7 +282,7 @@ func isLocal(address string) bool {
 // can reach that origin without the rule.
 func (c *Config) Warnings() []string {
 	all := append(slices.Clone(c.Composed.Notes), c.unreferenced()...)
-	if c.StateDir != "" && len(c.PoP.Memcached) == 0 && len(c.ACME.Hosts) == 0 {
+	if c.StateDir != "" && len(c.PoP.Memcached) == 0 && !c.certified() {
 		all = append(all,
 			"state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}

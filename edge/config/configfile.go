@@ -37,6 +37,9 @@ type Parser struct {
 	Missing map[string]string
 	// Modules are features whose settings are read as well.
 	Modules []Module
+	// Others has sections that nobody reads skipped: those of features that this program has no use
+	// for.
+	Others bool
 	// Files is told what was read, even where it is wrong; nil: nobody wants it.
 	Files *compose.Files
 }
@@ -46,7 +49,7 @@ type Parser struct {
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
 	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
-		missing: p.Missing, modules: p.Modules}
+		missing: p.Missing, modules: p.Modules, others: p.Others}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
 			r.config(tree.Root, c)
@@ -61,15 +64,13 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
-	seen := r.mapping(n, "configuration", r.sections(c, fields{
+	seen := r.mapping(n, "configuration", r.sections(n, c, fields{
 		"listen":         r.listeners("listen", &c.Listen),
 		"listen_tls":     r.listeners("listen_tls", &c.ListenTLS),
 		"listen_sockets": integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
 		"admin":          r.address("admin", &c.Admin),
 		"tls":            func(n ast.Node) { r.certificates(n, "tls", &c.TLS) },
-		"acme":           func(n ast.Node) { r.acme(n, &c.ACME) },
 		"hsts":           func(n ast.Node) { r.hsts(n, &c.HSTS) },
-		"cors":           func(n ast.Node) { r.cors(n, &c.CORS) },
 		"admin_hosts": r.texts("admin_hosts",
 			func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
@@ -131,12 +132,16 @@ func (r *reader) config(n ast.Node, c *Config) {
 				func(n ast.Node) { r.rule(n, c, names) })
 		},
 	}))
-	for _, o := range append(c.optional(), r.without(seen)...) {
-		if what := r.missing[o.setting]; what != "" && o.given {
-			block, _, _ := strings.Cut(o.setting, ".")
-			r.fail(seen[block],
-				"%s: this program was built without %s: build it with make build, or remove the setting", o.setting, what)
+	for _, o := range c.optional() {
+		if r.missing[o.setting] != "" && o.given {
+			r.absent = append(r.absent, o.setting)
 		}
+	}
+	for _, setting := range r.absent {
+		section, _, _ := strings.Cut(setting, ".")
+		r.fail(seen[section],
+			"%s: this program was built without %s: build it with make build, or remove the setting",
+			setting, r.missing[setting])
 	}
 	for i, at := range r.planned { // plans may come after rules
 		if at != nil && i < len(c.Rules) {
@@ -162,7 +167,6 @@ type option struct {
 
 func (c *Config) optional() []option {
 	return []option{
-		{"acme.hosts", len(c.ACME.Hosts) > 0},
 		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
 		{"geo.country", c.Geo.Country != ""},
 		{"geo.asn", c.Geo.ASN != ""},

@@ -162,7 +162,7 @@ const leastPreload = 365 * 24 * time.Hour
 
 // checkListeners reports what no single listener shows.
 func (c *Config) checkListeners() error {
-	shared := c.TLS != listen.TLSConfig{} || len(c.ACME.Hosts) > 0
+	shared := c.TLS != listen.TLSConfig{} || c.certified()
 	for _, l := range c.ListenTLS {
 		if l.TLS == (listen.TLSConfig{}) && !shared {
 			return errors.New("listen_tls is " + l.Address +

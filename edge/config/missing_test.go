@@ -8,7 +8,6 @@ import (
 // A setting whose part the program was built without is an error that names both; none, and no setting, is not.
 func TestMissing(t *testing.T) {
 	texts := map[string]string{
-		"acme.hosts":                "acme: {hosts: [a.example], agree: true}",
 		"etcd.endpoints":            "etcd: {endpoints: ['http://127.0.0.1:2379']}",
 		"geo.country":               "geo: {country: c}",
 		"geo.asn":                   "geo: {asn: a}",
@@ -30,7 +29,18 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
 		}
 	}
-	none := strings.Join([]string{"acme: {hosts: []}", "etcd: {endpoints: []}", "geo: {country: none, asn: none}", "plans: {store: none}",
+	// And one of a module
+	p := Parser{Missing: map[string]string{"extra.names": "a part", "extra.file": "another"}}
+	_, err := p.Parse("f.yaml", []byte("verdict_header: true\nextra: {file: f, names: [a]}"))
+	const refused = ": this program was built without "
+	if err == nil || strings.Count(err.Error(), "f.yaml:2:1: extra.") != 2 ||
+		!strings.Contains(err.Error(), "extra.names"+refused+"a part: build") {
+		t.Errorf("a setting of a module: %v", err)
+	}
+	if _, err := p.Parse("f.yaml", []byte("extra: {file: none, names: [], other: 1}")); err != nil {
+		t.Error(err)
+	}
+	none := strings.Join([]string{"etcd: {endpoints: []}", "geo: {country: none, asn: none}", "plans: {store: none}",
 		"rate_limit_service: {listen: none}", "tracing: {endpoint: none}"}, "\n")
 	if _, err := (Parser{Missing: all}).Parse("f.yaml", []byte(none)); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,8 +26,11 @@ import (
 //	int, uint32          "1 to 30"
 //	time.Duration        "1s to 24h"; "0, or 1s to 24h" takes 0 as well. rules.Duration likewise
 //	string               words, "none or page"; "file": any, of which none is ""; without: any text
-//	[]string             as string, each
+//	a TextUnmarshaler    what it takes; "file": none as well
+//	a slice              as one, each; with a tag each:"once" none may be there twice
 //	a struct             its settings, within
+//
+// What has a method Check() error is checked once it is read.
 type Module struct {
 	Name string // of the section, and of the field of rules
 	// Settings makes what the section is read into, a pointer to a struct with the defaults; nil:
@@ -39,6 +43,9 @@ type Module struct {
 	Rule    func() any
 	Actions []rules.OwnAction
 	Facts   []*key.Fact
+	// Certifies reports that the module gets the certificates of listeners that have none of their
+	// own; nil: it never does.
+	Certifies func(*Config) bool
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.
 	Check func(*Config) error
 	// Weaknesses are what will hurt one day, a sentence each; nil: nothing can.
@@ -60,9 +67,31 @@ func actions(modules []Module) (list []rules.OwnAction) {
 	return list
 }
 
+// SettingsOf are what a module's section says, a pointer to its struct; nil: it was not read.
+func SettingsOf[T any](c *Config, module string) *T {
+	settings, _ := c.Settings[module].(*T)
+	return settings
+}
+
+// certified reports whether a module gets certificates.
+func (c *Config) certified() bool {
+	return slices.ContainsFunc(c.Modules,
+		func(m Module) bool { return m.Certifies != nil && m.Certifies(c) })
+}
+
 // sections are the fields of a configuration that modules have.
-func (r *reader) sections(c *Config, to fields) fields {
+func (r *reader) sections(n ast.Node, c *Config, to fields) fields {
 	c.Modules = r.modules
+	for setting := range r.missing {
+		section, _, within := strings.Cut(setting, ".")
+		switch {
+		case to[section] != nil:
+		case within:
+			to[section] = func(n ast.Node) { r.without(n, section) }
+		default:
+			to[section] = func(ast.Node) { r.absent = append(r.absent, section) }
+		}
+	}
 	for _, m := range r.modules {
 		if m.Settings == nil {
 			continue
@@ -71,20 +100,26 @@ func (r *reader) sections(c *Config, to fields) fields {
 		c.set(m.Name, settings)
 		to[m.Name] = func(n ast.Node) { r.into(n, m.Name, settings) }
 	}
-	for name := range r.missing {
-		if to[name] == nil && !strings.Contains(name, ".") {
-			to[name] = func(ast.Node) {} // see without
+	if m, ok := n.(*ast.MappingNode); ok && r.others {
+		for _, v := range m.Values {
+			if name := scalar(v.Key); to[name] == nil && Nearest(name, slices.Collect(maps.Keys(to))) == "" {
+				to[name] = func(ast.Node) {}
+			}
 		}
 	}
 	return to
 }
 
-// without are the sections of modules that the program was built without.
-func (r *reader) without(seen map[string]ast.Node) (list []option) {
-	for _, name := range slices.Sorted(maps.Keys(r.missing)) {
-		list = append(list, option{name, !strings.Contains(name, ".") && seen[name] != nil})
+// without notes which settings are given that need what the program was built without.
+func (r *reader) without(n ast.Node, section string) {
+	values, _ := r.entries(n, section)
+	for _, v := range values {
+		list, is := v.Value.(*ast.SequenceNode)
+		none := is && len(list.Values) == 0 || scalar(v.Value) == "none"
+		if setting := section + "." + scalar(v.Key); r.missing[setting] != "" && !none {
+			r.absent = append(r.absent, setting)
+		}
 	}
-	return list
 }
 
 // set sets what a module's section says.
@@ -119,13 +154,25 @@ func (r *reader) into(n ast.Node, what string, to any) {
 	for i := range of.NumField() {
 		f := of.Type().Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		settings[name] = r.setting(what+"."+name, f.Tag.Get("want"), of.Field(i).Addr().Interface())
+		settings[name] = r.setting(what+"."+name, f.Tag, of.Field(i).Addr().Interface())
 	}
+	before := len(r.errs)
 	r.mapping(n, what, settings)
+	r.check(n, what, before, to)
 }
 
-// setting reads a value as its type and the tag want say.
-func (r *reader) setting(what, want string, to any) func(ast.Node) {
+// check has a value checked, if nothing was wrong with it.
+func (r *reader) check(n ast.Node, what string, before int, value any) {
+	if c, can := value.(interface{ Check() error }); can && len(r.errs) == before {
+		if err := c.Check(); err != nil {
+			r.fail(n, "%s: %v", what, err)
+		}
+	}
+}
+
+// setting reads a value as its type and its tags say.
+func (r *reader) setting(what string, tag reflect.StructTag, to any) func(ast.Node) {
+	want := tag.Get("want")
 	switch to := to.(type) {
 	case *bool:
 		return r.boolean(what, to)
@@ -145,17 +192,44 @@ func (r *reader) setting(what, want string, to any) func(ast.Node) {
 			return oneOf(r, what, to, strings.Split(want, " or ")...)
 		}
 		return r.str(what, to)
-	case *[]string:
-		return r.texts(what, func(n ast.Node, _ string) {
-			var one string
-			r.setting(what, want, &one)(n)
-			*to = append(*to, one)
+	case encoding.TextUnmarshaler:
+		return r.text(what, func(n ast.Node, text string) {
+			if text == "none" && want == "file" {
+				return
+			}
+			if err := to.UnmarshalText([]byte(text)); err != nil {
+				r.fail(n, "%s: %v", what, err)
+			}
 		})
 	}
-	if reflect.TypeOf(to).Elem().Kind() == reflect.Struct {
+	switch of := reflect.ValueOf(to).Elem(); of.Kind() {
+	case reflect.Slice:
+		return func(n ast.Node) { r.slice(n, what, tag, of) }
+	case reflect.Struct:
 		return func(n ast.Node) { r.into(n, what, to) }
 	}
 	panic(fmt.Sprintf("config: %s: a module has a setting of the type %T", what, to))
+}
+
+// slice reads a list in place of the default one.
+func (r *reader) slice(n ast.Node, what string, tag reflect.StructTag, to reflect.Value) {
+	all := len(r.errs)
+	to.SetZero()
+	r.list(n, what, func(n ast.Node) {
+		one, before := reflect.New(to.Type().Elem()), len(r.errs)
+		if r.setting(what, tag, one.Interface())(n); len(r.errs) > before {
+			return
+		}
+		if tag.Get("each") == "once" {
+			for _, other := range to.Seq2() {
+				if other.Equal(one.Elem()) {
+					r.fail(n, "%s: %v is there twice: remove one", what, other)
+				}
+			}
+		}
+		to.Set(reflect.Append(to, one.Elem()))
+	})
+	r.check(n, what, all, to.Addr().Interface())
 }
 
 // bound is one of the two numbers of a range.
@@ -197,24 +271,34 @@ func shownStruct(of reflect.Value) map[string]any {
 	for i := range of.NumField() {
 		f := of.Type().Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch v := of.Field(i).Interface().(type) {
-		case time.Duration:
-			all[name] = v.String()
-		case string:
-			if v == "" && f.Tag.Get("want") == "file" {
-				v = "none"
-			}
-			all[name] = v
-		case []string:
-			all[name] = append([]string{}, v...)
-		default:
-			all[name] = v
-			if _, text := v.(json.Marshaler); !text && of.Field(i).Kind() == reflect.Struct {
-				all[name] = shownStruct(of.Field(i))
-			}
-		}
+		all[name] = shownValue(of.Field(i), f.Tag.Get("want"))
 	}
 	return all
+}
+
+func shownValue(of reflect.Value, want string) any {
+	switch v := of.Interface().(type) {
+	case time.Duration:
+		return v.String()
+	case json.Marshaler:
+		return v
+	}
+	switch of.Kind() {
+	case reflect.String:
+		if want == "file" && of.Len() == 0 {
+			return "none"
+		}
+		return of.String()
+	case reflect.Slice:
+		list := []any{}
+		for _, one := range of.Seq2() {
+			list = append(list, shownValue(one, want))
+		}
+		return list
+	case reflect.Struct:
+		return shownStruct(of)
+	}
+	return of.Interface()
 }
 
 // running are the sections as they run once a configuration has replaced another.

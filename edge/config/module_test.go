@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +79,79 @@ rules: [{name: r, limit: 1, key: [shape, host], action: ask, extra: {wait: 5s}, 
 	if _, err := Parse("f", []byte(file)); err == nil {
 		t.Error("without the module its settings are read")
 	}
+	c, err = Parser{Others: true}.Parse("f", []byte("verdict_header: true\nextra: {on: true}"))
+	if err != nil || !c.VerdictHeader {
+		t.Errorf("where others may be: %v", err)
+	}
+	if _, err := (Parser{Others: true}).Parse("f", []byte("verdict_haeder: true")); err == nil {
+		t.Error("where others may be, a slip is one")
+	}
+}
+
+// A list takes the place of the default one, each of its texts as its type takes it, and what is
+// wrong in it is named where it is.
+func TestListsOfModules(t *testing.T) {
+	p := Parser{Modules: []Module{{Name: "m", Settings: func() any {
+		return &listsOfTest{Names: []upper{"X"}, Sizes: []int{7}}
+	}}}}
+	for text, want := range map[string]string{
+		"m: {names: [a, b], sizes: [1], parts: [{bits: 1}, {bits: 2}]}": `{"names":["A","B"],"parts":[{"bits":1},{"bits":2}],"sizes":[1]}`,
+		"m: {}":                           `{"names":["X"],"parts":[],"sizes":[7]}`,
+		"m: {names: []}":                  `f:1:12: m.names: none is there`,
+		"m: {names: [a, A]}":              "f:1:16: m.names: A is there twice: remove one",
+		"m: {names: [a, B, '']}":          "f:1:19: m.names: it is empty",
+		"m: {sizes: [1, 9]}":              "f:1:16: m.sizes: 9 is out of range: want 1 to 8",
+		"m: {sizes: 1}":                   "f:1:12: m.sizes: want a list, not a single value",
+		"m: {parts: [{bits: 1}, {b: 1}]}": "f:1:25: m.parts: unknown field b: want bits",
+		"m: {parts: [{}]}":                "f:1:13: m.parts: no bits",
+	} {
+		c, err := p.Parse("f", []byte(text))
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = shownOf(c)
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// shownOf is a module's section as operators see it.
+func shownOf(c *Config) string { return text(Shown(c)["m"]) }
+
+type listsOfTest struct {
+	Names uppers   `json:"names" each:"once"`
+	Sizes []int    `json:"sizes" want:"1 to 8"`
+	Parts []partOf `json:"parts"`
+}
+
+type uppers []upper
+
+func (u uppers) Check() error {
+	if len(u) == 0 {
+		return errors.New("none is there")
+	}
+	return nil
+}
+
+type upper string
+
+func (u *upper) UnmarshalText(text []byte) error {
+	if *u = upper(strings.ToUpper(string(text))); *u == "" {
+		return errors.New("it is empty")
+	}
+	return nil
+}
+
+type partOf struct {
+	Bits int `json:"bits" want:"1 to 8"`
+}
+
+func (p *partOf) Check() error {
+	if p.Bits == 0 {
+		return errors.New("no bits")
+	}
+	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/modules/accesslog"
+	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
+	"sluice/edge/modules/cors"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
@@ -17,6 +19,7 @@ import (
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
-		challenge.Module(nil), challenge.WhenModule(), accesslog.Module()}.Config())
+		challenge.Module(nil), challenge.WhenModule(), cors.Module(), acme.Module(nil),
+		accesslog.Module()}.Config())
 	os.Exit(m.Run())
 }

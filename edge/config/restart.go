@@ -33,7 +33,7 @@ func Running(before, now *Config) *Config {
 // Reloads reports whether a setting, by its name in the file, takes effect when the file is read
 // again, and not at the next start only. It is what Running says of each; a list of nodes that
 // comes or goes is its one exception.
-func Reloads(field string) bool {
+func (c *Config) Reloads(field string) bool {
 	switch field {
 	case "plans.store", "plans.refresh":
 		return false
@@ -42,7 +42,12 @@ func Reloads(field string) bool {
 		return true
 	}
 	top, _, _ := strings.Cut(field, ".")
-	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" || top == "cors" ||
+	for _, m := range c.Modules {
+		if m.Name == top {
+			return !m.AtStart
+		}
+	}
+	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
 		top == "pages" || top == "lists" || top == "geo"
 }
 

@@ -13,11 +13,11 @@ func TestRunning(t *testing.T) {
 	const base = "origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]\n"
 	f := func(before, now string, want ...string) {
 		t.Helper()
-		a, err := Parse("before", []byte(base+before))
+		a, err := reading.Parse("before", []byte(base+before))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Parse("now", []byte(base+now))
+		b, err := reading.Parse("now", []byte(base+now))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestRunning(t *testing.T) {
 		}
 		for _, d := range Differing(a, b) {
 			waits := slices.ContainsFunc(Waiting(runs, b), func(w Wait) bool { return w.Field == d.Field })
-			if waits == Reloads(d.Field) && d.Field != "pop.memcached" {
+			if waits == b.Reloads(d.Field) && d.Field != "pop.memcached" {
 				t.Errorf("%q, then %q: %s waits: %v, and Reloads says that it does not", before, now, d.Field, waits)
 			}
 		}
@@ -47,6 +47,8 @@ func TestRunning(t *testing.T) {
 	f("", "listen: ':9090'", "listen [:8080] [:9090]")
 	f("", "listen: [':8080', {address: ':80', redirect: 443}]", "listen [:8080] [:8080 map[address::80 redirect:443]]")
 	f("listen_tls: ':1'\ntls: {folder: /c}", "listen_tls: ':1'\ntls: {folder: /c}\nhsts: {max_age: 1h}")
+	f("", "cors: {origins: ['https://a.example']}")
+	f("", "acme: {email: a@example.com}", "acme.email none a@example.com")
 	f("edge_id: a", "admin: '127.0.0.1:1'", "admin 127.0.0.1:8081 127.0.0.1:1", "edge_id a none")
 	f("", "limits: {idle_timeout: 2m, connections: 2000}", "limits.connections 10000 2000", "limits.idle_timeout 1m0s 2m0s")
 	f("pop: {name: a}", "pop: {name: b}", "pop.name a b")

@@ -27,6 +27,8 @@ type reader struct {
 	geoFile func(of, file string) error // Parser.Geo
 	missing map[string]string           // Parser.Missing
 	modules []Module                    // Parser.Modules
+	others  bool                        // Parser.Others
+	absent  []string                    // settings of modules that the program was built without
 	located []located                   // where countries and autonomous systems are spoken of
 	listed  []listed                    // where lists are spoken of by name
 }

@@ -115,7 +115,7 @@ func (e *Edge) AwaitReceived(n int) {
 // Reload puts other rules in force before the same origin.
 func (e *Edge) Reload(rules string) error {
 	e.T.Helper()
-	c, err := config.Parse("reload.yaml", []byte(rules))
+	c, err := (config.Parser{Modules: e.Config().Modules}).Parse("reload.yaml", []byte(rules))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func Start(t *testing.T, origin, yaml string, change ...func(*edge.Server)) *Edg
 // StartUsing is Start with modules.
 func StartUsing(t *testing.T, origin, yaml string, modules ...edge.Module) *Edge {
 	t.Helper()
-	c := Parse(t, yaml)
+	c := Parse(t, yaml, modules...)
 	c.Origins = WithoutRules(t, origin).Origins
 	return Serve(t, NewServer(t, c, Using(modules...)))
 }
@@ -186,9 +186,9 @@ func StartWithEvents(t *testing.T, yaml string, change ...func(*edge.Options)) *
 }
 
 // Parse reads a configuration.
-func Parse(t testing.TB, yaml string) *config.Config {
+func Parse(t testing.TB, yaml string, modules ...edge.Module) *config.Config {
 	t.Helper()
-	c, err := config.Parse("test.yaml", []byte(yaml))
+	c, err := config.Parser{Modules: edge.Modules(modules).Config()}.Parse("test.yaml", []byte(yaml))
 	Must(t, err)
 	return c
 }

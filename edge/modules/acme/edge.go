@@ -15,9 +15,9 @@ import (
 	"sluice/edge/events"
 )
 
-// Of makes the manager of an edge, which records in happened what becomes of certificates.
-func Of(c *config.Config, at Ports, happened *events.Log) (m *Manager, err error) {
-	m, err = New(Options{Config: Config(c.ACME), Storage: storage(c), Ports: at,
+// NewOf makes the manager of an edge, which records in happened what becomes of certificates.
+func NewOf(c *config.Config, at Ports, happened *events.Log) (m *Manager, err error) {
+	m, err = New(Options{Config: Of(c), Storage: storage(c), Ports: at,
 		Event: func(host, reason string, renewal bool) {
 			e := events.Event{Time: time.Now(), Kind: events.Certificate,
 				Text: "a certificate for " + host + " was issued"}

@@ -19,9 +19,13 @@ func Module(proof func(host, path string) []byte) edge.Module {
 	gate := edge.Gate{Phase: edge.Proof, Waits: asksProof, Answer: func(x *edge.Exchange) bool {
 		return asksProof(x) && proves(x, proof)
 	}}
-	return edge.Module{Name: "acme", Prepare: func(*edge.Setup) (edge.Points, error) {
-		return edge.Points{Gates: []edge.Gate{gate}}, nil
-	}}
+	return edge.Module{Name: name, Config: section(),
+		Prepare: func(s *edge.Setup) (edge.Points, error) {
+			if len(Of(s.Config).Hosts) == 0 {
+				return edge.Points{}, nil
+			}
+			return edge.Points{Gates: []edge.Gate{gate}}, nil
+		}}
 }
 
 // asksProof reports whether a request may be such a question.

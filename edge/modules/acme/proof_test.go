@@ -16,7 +16,8 @@ func TestProof(t *testing.T) {
 		}
 		return nil
 	}
-	e := edgetest.StartUsing(t, o.URL(), "deny: [127.0.0.1]", acme.Module(proof))
+	e := edgetest.StartUsing(t, o.URL(), "deny: [127.0.0.1]\nlisten_tls: ':0'\nstate_dir: unused\n"+
+		"acme: {hosts: [a.example], agree: true}\n", acme.Module(proof))
 	for path, want := range map[string]int{"/.well-known/acme-challenge/t": 200,
 		"/.well-known/acme-challenge/u": 403, "/t": 403} {
 		resp, body := e.Get(path)

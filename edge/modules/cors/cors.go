@@ -17,13 +17,18 @@ import (
 	"sluice/edge/message"
 )
 
+const name = "cors"
+
 // Module answers for the origins that a configuration names.
 func Module() edge.Module {
-	return edge.Module{Name: "cors", Prepare: func(s *edge.Setup) (edge.Points, error) {
-		if len(s.Config.CORS.Origins) == 0 {
+	return edge.Module{Name: name, Config: config.Module{Settings: func() any {
+		return &Settings{Expose: []header{"Retry-After", "RateLimit", "RateLimit-Policy"}}
+	}}, Prepare: func(s *edge.Setup) (edge.Points, error) {
+		said := config.SettingsOf[Settings](s.Config, name)
+		if said == nil || len(said.Origins) == 0 {
 			return edge.Points{}, nil
 		}
-		p := newPolicy(&s.Config.CORS)
+		p := newPolicy(said)
 		return edge.Points{Gates: []edge.Gate{{Phase: edge.Own, Answer: p.spare}},
 			Answers: []func(*edge.Exchange){p.answer}}, nil
 	}}
@@ -40,15 +45,21 @@ type policy struct {
 // A suffix is the origins below a name: https://*.example is https:// and .example.
 type suffix struct{ scheme, name []byte }
 
-func newPolicy(c *config.CORS) *policy {
-	p := &policy{origins: make(map[string]bool), expose: []byte(strings.Join(c.Expose, ", "))}
+func newPolicy(c *Settings) *policy {
+	p := &policy{origins: make(map[string]bool)}
+	for i, name := range c.Expose {
+		if i > 0 {
+			p.expose = append(p.expose, ", "...)
+		}
+		p.expose = append(p.expose, name...)
+	}
 	for _, origin := range c.Origins {
-		if scheme, name, below := strings.Cut(origin, "*"); origin == "*" {
+		if scheme, name, below := strings.Cut(string(origin), "*"); origin == "*" {
 			p.any = true
 		} else if below {
 			p.suffixes = append(p.suffixes, suffix{[]byte(scheme), []byte(name)})
 		} else {
-			p.origins[origin] = true
+			p.origins[string(origin)] = true
 		}
 	}
 	return p

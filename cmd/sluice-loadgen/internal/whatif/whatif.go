@@ -234,8 +234,8 @@ func (f *askFlags) load() (*config.Config, error) {
 			}
 			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
 		}
-		if c, err = (config.Parser{Env: os.LookupEnv, Missing: dryrun.Missing}).Parse(f.config,
-			text); err != nil {
+		p := config.Parser{Env: os.LookupEnv, Missing: dryrun.Missing, Others: true}
+		if c, err = p.Parse(f.config, text); err != nil {
 			first, rest, more := strings.Cut(err.Error(), "\n")
 			if more {
 				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first,

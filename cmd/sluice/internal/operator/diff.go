@@ -66,7 +66,7 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 		delete(limits, "connections_configured")
 		runs["limits"], _ = json.Marshal(limits)
 	}
-	list := appendDifferences([]Difference{}, "", runs, says)
+	list := appendDifferences([]Difference{}, "", runs, says, file)
 	var named []struct {
 		Name   string
 		Origin changes.Origin
@@ -139,8 +139,8 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 
 // appendDifferences adds the settings that differ, of those that the edge has and the file can
 // have.
-func appendDifferences(list []Difference, within string, runs,
-	says map[string]json.RawMessage) []Difference {
+func appendDifferences(list []Difference, within string, runs, says map[string]json.RawMessage,
+	file *config.Config) []Difference {
 	for _, name := range slices.Sorted(maps.Keys(says)) {
 		a, there := runs[name]
 		if !there {
@@ -150,12 +150,12 @@ func appendDifferences(list []Difference, within string, runs,
 		var inner, its map[string]json.RawMessage
 		if json.Unmarshal(a, &inner) == nil && json.Unmarshal(b, &its) == nil && inner != nil &&
 			its != nil {
-			list = appendDifferences(list, within+name+".", inner, its)
+			list = appendDifferences(list, within+name+".", inner, its, file)
 			continue
 		}
 		if was, is := canonical(a), canonical(b); was != is {
 			d := Difference{Field: within + name, Runs: was, File: is}
-			if !config.Reloads(d.Field) {
+			if !file.Reloads(d.Field) {
 				d.Waits = "restart"
 			}
 			list = append(list, d)

@@ -1,12 +1,18 @@
-package config
+package acme
 
-import "testing"
+import (
+	"testing"
+
+	"sluice/edge"
+	"sluice/edge/config"
+)
 
 // Errors of acme say where, or, of what no single field shows, what to give.
 func TestACMEErrors(t *testing.T) {
+	p := config.Parser{Modules: edge.Modules{Module(nil)}.Config()}
 	parse := func(yaml, want string) {
 		t.Helper()
-		if _, err := Parse("f.yaml", []byte(yaml)); err == nil || err.Error() != want {
+		if _, err := p.Parse("f.yaml", []byte(yaml)); err == nil || err.Error() != want {
 			t.Errorf("%q\n got %v\nwant %s", yaml, err, want)
 		}
 	}
@@ -19,7 +25,7 @@ func TestACMEErrors(t *testing.T) {
 
 	check := func(yaml, want string) {
 		t.Helper()
-		c, err := Parse("f.yaml", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\n"+yaml))
+		c, err := p.Parse("f.yaml", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\n"+yaml))
 		if err == nil {
 			err = c.Check()
 		}
