@@ -293,13 +293,7 @@ func (s *Server) offersTunnels() bool {
 // for TLS again, and checks those that are configured to be checked. Modules do beside requests what
 // they do meanwhile. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	for _, m := range s.use {
-		if m.Run != nil {
-			all.Go(func() { m.Run(ctx) })
-		}
-	}
+	defer s.use.run(ctx)()
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn,
 		s.originMoved)
 }

@@ -34,7 +34,8 @@ type Module struct {
 	// Start opens what must be open before the first request, under the first configuration that
 	// Prepare was called for.
 	Start func() error
-	// Run is what the module does beside requests, until ctx is done.
+	// Run is what the module does beside requests, until ctx is done. Modules are run in their
+	// order. Each is stopped, and has ended, before the one in front of it is.
 	Run     func(ctx context.Context)
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
@@ -109,6 +110,31 @@ func (all Modules) Config() (list []config.Module) {
 		list = append(list, m.Config)
 	}
 	return list
+}
+
+// run starts what modules do beside requests. The function that it returns stops it.
+func (all Modules) run(ctx context.Context) (stop func()) {
+	var stops []func()
+	for _, m := range all {
+		if m.Run == nil {
+			continue
+		}
+		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			m.Run(own)
+		}()
+		stops = append(stops, func() {
+			cancel()
+			<-ended
+		})
+	}
+	return func() {
+		for _, stop := range slices.Backward(stops) {
+			stop()
+		}
+	}
 }
 
 // prepare makes the points of all modules.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,25 +157,95 @@ func TestModuleKeepsConfiguration(t *testing.T) {
 	}
 }
 
-// What a module does beside requests goes on while the edge is watched over, and ends before that.
-func TestModuleRuns(t *testing.T) {
-	running, ended := make(chan bool), false
-	m := edge.Module{Name: "runs", Run: func(ctx context.Context) {
-		running <- true
-		<-ctx.Done()
-		ended = true
-	}}
-	s := edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"), edgetest.Using(m))
+// A configuration that a later module refuses, or that no rule set can be made of, leaves the earlier
+// ones as they were.
+func TestLaterModuleRefuses(t *testing.T) {
+	type settings struct {
+		Answer string `json:"answer"`
+	}
+	var told []string
+	module := func(name string) edge.Module {
+		return edge.Module{Name: name,
+			Config: config.Module{Settings: func() any { return new(settings) }},
+			Prepare: func(s *edge.Setup) (edge.Points, error) {
+				answer := config.SettingsOf[settings](s.Config, name).Answer
+				if answer == "broken" {
+					return edge.Points{}, errors.New("it is broken")
+				}
+				return edge.Points{InForce: func() { told = append(told, name+" "+answer) },
+					Gates: []edge.Gate{{Phase: edge.Own, Answer: func(x *edge.Exchange) bool {
+						if string(x.Path) != "/"+name {
+							return false
+						}
+						x.Begin(http.StatusOK, "text/plain", []byte(answer))
+						return true
+					}}}}, nil
+			}}
+	}
+	use := edge.Modules{module("first"), module("second")}
+	const before = "first: {answer: a}\nsecond: {answer: b}\nrules: [{name: r, limit: 1, window: 1h}]"
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), before, use...)
+	is := func(first, second, rule string, tells ...string) {
+		t.Helper()
+		for path, want := range map[string]string{"/first": first, "/second": second} {
+			if _, body := e.Get(path); body != want {
+				t.Errorf("%s is %q, want %q", path, body, want)
+			}
+		}
+		if r := e.Rules()[0].Name; r != rule || !slices.Equal(told, tells) {
+			t.Errorf("the rule is %s, want %s; they were told of %q, want %q", r, rule, told, tells)
+		}
+	}
+	is("a", "b", "r", "first a", "second b")
+	for yaml, want := range map[string]string{
+		"first: {answer: c}\nsecond: {answer: broken}\nrules: [{name: s, limit: 1}]": "second: it is broken",
+		"first: {answer: broken}\nsecond: {answer: c}\nrules: [{name: s, limit: 1}]": "first: it is broken",
+	} {
+		if err := e.Reload(yaml); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		is("a", "b", "r", "first a", "second b")
+	}
+	edgetest.Must(t, e.Reload("first: {answer: c}\nsecond: {answer: d}\nrules: [{name: s, limit: 1}]"))
+	is("c", "d", "s", "first a", "second b", "first c", "second d")
+}
+
+// What modules do beside requests goes on while the edge is watched over, and ends before that, the
+// last of them first.
+func TestModulesRun(t *testing.T) {
+	var mu sync.Mutex
+	var happened []string
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		happened = append(happened, what)
+	}
+	running := make(chan bool)
+	module := func(name string) edge.Module {
+		return edge.Module{Name: name, Run: func(ctx context.Context) {
+			running <- true
+			<-ctx.Done()
+			note(name + " is stopped")
+			note(name + " has ended")
+		}}
+	}
+	s := edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"),
+		edgetest.Using(module("a"), edge.Module{Name: "idle"}, module("b"), module("c")))
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan bool)
 	go func() {
 		defer close(watched)
 		s.Watch(ctx)
 	}()
-	<-running
+	for range 3 {
+		<-running
+	}
 	cancel()
-	if <-watched; !ended {
-		t.Error("it still runs")
+	<-watched
+	want := []string{"c is stopped", "c has ended", "b is stopped", "b has ended", "a is stopped",
+		"a has ended"}
+	if !slices.Equal(happened, want) {
+		t.Errorf("%q, want %q", happened, want)
 	}
 }
 

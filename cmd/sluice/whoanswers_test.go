@@ -75,7 +75,8 @@ func claims(folder, origin, bad string) []claim {
 	return []claim{
 		{name: "form", change: func(w *wish) { w.path += strings.Repeat("/", 70) }},
 		{name: "health path", change: func(w *wish) { w.path += "healthz" }},
-		{name: "proof", change: begins("/.well-known/acme-challenge/token")},
+		{name: "proof", change: begins("/.well-known/acme-challenge/token"),
+			settings: "acme: {hosts: [a.example], agree: true}\nlisten_tls: ':0'\nstate_dir: unused"},
 		{name: "check", settings: "check_path: /check/*", change: begins("/check")},
 		{name: "deny", settings: "deny: " + clients},
 		{name: "deny, operator", before: ordered(func(e *edgetest.Edge, client string) error {
@@ -190,11 +191,11 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 	if !strings.Contains(yaml, "origins:") {
 		yaml += "origins: [{servers: ['" + origin + "']}]\n"
 	}
-	c, err := config.Parse("claims.yaml", []byte(yaml))
+	use := modules(func(host, path string) []byte { return []byte("proof") }, nil)
+	c, err := (config.Parser{Modules: use.Config()}).Parse("claims.yaml", []byte(yaml))
 	edgetest.Must(t, err)
 	s := edgetest.NewServer(t, c, func(o *edge.Options) {
-		o.Use = modules(func(host, path string) []byte { return []byte("proof") },
-			nil)
+		o.Use = use
 		if down {
 			o.Tier.Up = func(counter.Source) bool { return false }
 		}
