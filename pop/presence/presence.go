@@ -271,8 +271,10 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		}
 	}
 	p.held, p.taken = p.held || ours, false
-	if !ours && p.slot >= 0 && p.filled[p.slot] {
-		p.slot = -1 // taken by another; an empty one is filled again
+	if !ours && p.slot >= 0 {
+		if e := p.read[p.slot]; e != nil && e.slot == p.slot && e.alive(now) {
+			p.slot = -1 // taken by another; one that is empty, or has garbage, is filled again
+		}
 	}
 	edges := 1
 	for id, e := range p.peers {
@@ -348,7 +350,7 @@ const (
 // Due reports whether it is time to Keep.
 func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 
-// Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says
+// Keep reads the others' slots at the node where edges meet, and writes this edge's. awaited says
 // that a request waits for the answer. Below 0 there is no node, and nothing to send.
 //
 // While no edge comes, and unless it was held up itself, it reads the slots that are filled or were
@@ -363,17 +365,20 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	if node < 0 {
 		return nil
 	}
-	if p.Key() != "" && !p.taken && (now.Sub(p.spoke) >= every/2 || p.changed) {
-		p.spoke, p.changed = now, false
-		list = append(list, p.Fill(node, self, now))
-	}
 	keys := p.Keys
 	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold &&
 		now.Sub(p.asked) < Kept {
 		keys = p.some(now)
 	}
 	p.node, p.asked = node, now
-	return append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
+	// First the slots are read, and then this edge's is filled: two edges that took one slot, because
+	// the node had restarted, would each find what it has just written
+	list = append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
+	if p.Key() != "" && !p.taken && (now.Sub(p.spoke) >= every/2 || p.changed) {
+		p.spoke, p.changed = now, false
+		list = append(list, p.Fill(node, self, now))
+	}
+	return list
 }
 
 // some are the keys of slots to read while no edge comes.
