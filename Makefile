@@ -105,7 +105,7 @@ breaks: # breaks the limiter in each way of .ci/breaks, and holds the short run 
 
 PEERS = --work rest,seldom,proxy,refuse --connections 64 --rounds 5 --time 1s
 bench-peers: lab # at rest, at 20 requests a second, busy and behind a balancer, beside nginx, HAProxy, Caddy and bare fasthttp: six minutes; PEERS= for all else
-	@.ci/needs nginx haproxy memcached
+	@.ci/needs nginx haproxy caddy memcached
 	bin/sluice-trial bench-peers $(PEERS) $(FLAGS)
 
 bench-rls: lab ratelimit # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round

@@ -227,13 +227,14 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return of
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
-	if c.has("refuse") {
-		// So that all have had what they are admitted
+	first := 0
+	if c.has("refuse") { // so that all have had what they are admitted
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond
+		first = 3 * c.Sources
 	}
 	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources,
 		Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
-		Warm: warm, For: p.For,
+		Warm: warm, WarmRequests: first, For: p.For,
 		Begun: func() { before = costs() },
 		Ended: func() { after = costs() },
 	}

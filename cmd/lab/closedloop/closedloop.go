@@ -33,10 +33,15 @@ type Load struct {
 	// Requests at once on each connection, over HTTP/2, with TLS and without Fresh; 0: HTTP/1.1
 	Streams int
 	Warm    time.Duration // before anything counts
-	For     time.Duration // how long to measure
-	Begun   func()        // called when the warm-up is over; nil: nothing
-	Ended   func()        // called when the measurement is
+	// Over HTTP/1.1 without TLS: so many requests come before anything counts, within warmBy of Warm
+	WarmRequests int
+	For          time.Duration // how long to measure
+	Begun        func()        // called when the warm-up is over; nil: nothing
+	Ended        func()        // called when the measurement is
 }
+
+// warmBy is how much longer a machine that is busy with other work may take for WarmRequests.
+const warmBy = 30 * time.Second
 
 // Outcome is what a Load saw.
 type Outcome struct {
@@ -109,7 +114,7 @@ func (r *run) loop(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !r.measure && now >= r.Warm:
+		case !r.measure && now >= r.Warm && (int(r.sent) >= r.WarmRequests || now >= r.Warm+warmBy):
 			r.measure, begun = true, now
 			if r.Begun != nil {
 				r.Begun()

@@ -2,6 +2,10 @@ package closedloop
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -30,5 +34,21 @@ func TestLoadIsShedBeforeItWrites(t *testing.T) {
 	}
 	if out.Shed == 0 || out.Shed != out.Answers || out.Failed != 0 {
 		t.Errorf("%d shed of %d answers, %d failed", out.Shed, out.Answers, out.Failed)
+	}
+}
+
+// However slow the server, as many requests as are asked for come before anything counts.
+func TestWarmRequests(t *testing.T) {
+	const conns, first = 4, 200
+	var served atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+	defer s.Close()
+	before := int64(0)
+	if _, err := (Load{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: conns, WarmRequests: first, For: time.Millisecond,
+		Begun: func() { before = served.Load() }}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if before < first-conns { // the last of them are under way
+		t.Errorf("%d requests came before, want %d", before, first)
 	}
 }
