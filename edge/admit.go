@@ -28,8 +28,8 @@ func (x *Exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
 func (x *Exchange) meet() bool {
 	x.met = true
 	x.identify()
-	if t := x.server.traces; t != nil {
-		x.trace = t.Start(x.Request, x.trusted, x.now)
+	if len(x.snap.watches) > 0 {
+		x.watch()
 	}
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.Hit(x.peer)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge"
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
@@ -22,24 +23,32 @@ func TestRequestAllocations(t *testing.T) {
 	const requests = 5000
 	answer := append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)
 	var table strings.Builder
-	for _, test := range []struct{ name, yaml string }{
-		{"proxied, no rule", "rules: [{name: r, limit: 1000000000, mode: off}]"},
-		{"proxied, one rule", "rules: [{name: r, limit: 1000000000}]"},
-		{"proxied, by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]"},
+	observer := observed(func(*edge.Outcome) {})
+	for _, test := range []struct {
+		name, yaml string
+		change     []func(*edge.Options)
+	}{
+		{"proxied, no rule", "rules: [{name: r, limit: 1000000000, mode: off}]", nil},
+		{"proxied, one rule", "rules: [{name: r, limit: 1000000000}]", nil},
+		{"proxied, by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]", nil},
 		{"proxied, three rules and two windows", "rules: [{name: s, limit: 1000000, key: host}, " +
 			"{name: r, limit: 100000, windows: [{limit: 1000000, window: 1h}]}, " +
-			"{name: t, limit: 1000000, match: {path: '/some/*'}}]"},
-		{"proxied, cost in the answer", "rules: [{name: r, limit: 1000000000, cost: {json: a.b}}]"},
-		{"refused by a limit", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]"},
-		{"refused by a block", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]"},
-		{"refused by deny", "deny: [198.18.0.0/16]"},
+			"{name: t, limit: 1000000, match: {path: '/some/*'}}]", nil},
+		{"proxied, cost in the answer", "rules: [{name: r, limit: 1000000000, cost: {json: a.b}}]", nil},
+		{"refused by a limit", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]", nil},
+		{"refused by a block", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]", nil},
+		{"refused by deny", "deny: [198.18.0.0/16]", nil},
 		{"redirected by a rule", "rules: [{name: r, limit: 1, action: redirect, " +
-			"response: {location: 'https://busy.example/'}}]"},
-		{"checked", "check_path: /some/*\nrules: [{name: r, limit: 1000000000}]"},
+			"response: {location: 'https://busy.example/'}}]", nil},
+		{"checked", "check_path: /some/*\nrules: [{name: r, limit: 1000000000}]", nil},
+		{"proxied, one rule, observed", "rules: [{name: r, limit: 1000000000}]",
+			[]func(*edge.Options){observer}},
+		{"refused by a limit, observed", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]",
+			[]func(*edge.Options){observer}},
 	} {
 		c := edgetest.Parse(t, "source: {trust: [0.0.0.0/0], trust_everybody: true}\n"+
 			"origins: [{servers: ['http://127.0.0.1:9']}]\n"+test.yaml)
-		s := edgetest.NewServer(t, c)
+		s := edgetest.NewServer(t, c, test.change...)
 		o := s.Upstreams().All[0]
 		serve := func() {
 			link := &upstream.Link{Conn: &edgetest.Repeater{Text: answer}, Origin: o}

@@ -17,10 +17,11 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/edgetest"
 	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
-	"sluice/edge/tracing/otel"
+	"sluice/edge/modules/tracing"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -123,15 +124,13 @@ func BenchmarkHandle(b *testing.B) {
 	} {
 		for _, size := range []struct{ Connections, Sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.Connections, size.Sources), func(b *testing.B) {
-				c := edgetest.Parse(b, "origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
-				s := edgetest.NewServer(b, c, func(o *edge.Options) {
+				use := edge.Modules{tracing.Module("")}
+				c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml))
+				edgetest.Must(b, err)
+				s := edgetest.NewServer(b, c, edgetest.Using(use...), func(o *edge.Options) {
 					o.Table, o.Blocks = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
-					if c.Tracing.Endpoint != "" {
-						var err error
-						o.Traces, err = otel.New(c.Tracing, "", "")
-						edgetest.Must(b, err)
-					}
 				})
+				edgetest.Must(b, use.Start())
 				o := s.Upstreams().All[0]
 				clients := make([]*edgetest.Crowd, size.Connections)
 				for i := range clients {

@@ -31,9 +31,6 @@ func (s *Server) Collector() prometheus.Collector {
 				m.Collect(to)
 			}
 		}
-		if s.traces != nil {
-			s.traces.Collect(to)
-		}
 		s.collectInFlight(to, snap)
 		s.collectMitigations(to, snap, now)
 		s.collectAtLimit(to, snap, now)

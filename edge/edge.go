@@ -56,7 +56,6 @@ import (
 	"sluice/edge/rules/key"
 	"sluice/edge/seen"
 	"sluice/edge/top"
-	"sluice/edge/tracing"
 	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/edge/wall"
@@ -84,8 +83,6 @@ type Options struct {
 	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never
 	// again.
 	Geo *geo.Store
-	// Traces traces some requests; nil: none.
-	Traces tracing.Tracer
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -116,7 +113,6 @@ type Server struct {
 	atLimit     *seen.AtLimit
 	name        string
 	events      *events.Log
-	traces      tracing.Tracer // nil: no request is traced
 	faded       atomic.Int64
 	apply       sync.Mutex // one Apply at a time
 	exchanges   sync.Pool  // of *Exchange
@@ -147,7 +143,6 @@ func New(o Options) (*Server, error) {
 		limits:   c.Limits,
 		secret:   key.NewSecret(o.Secret),
 		stats:    newStats(),
-		traces:   o.Traces,
 		name:     o.Name,
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(), notEnforced: top.New(), keys: seen.New(),

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/metric"
+	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/upstream"
@@ -88,8 +89,18 @@ type Gate struct {
 
 // An Observer is told of each request. What is nil it does not want to know.
 type Observer struct {
+	// Watch is called when the client is known, and returns who is told of this request; nil:
+	// nobody is.
+	Watch func(*Exchange) Watcher
 	// Answered is called when the answer is made, and before it is sent.
 	Answered func(*Exchange, *Outcome)
+}
+
+// A Watcher is told of one request's attempts at origins, and of its end.
+type Watcher interface {
+	proxy.Watcher
+	// Ended is called when the answer has gone, or could not be sent: failed.
+	Ended(o *Outcome, failed bool)
 }
 
 // A Phase is when a gate is asked: those of one phase after those of all phases before. The edge
@@ -164,6 +175,9 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		}
 		to.answers = append(to.answers, p.Answers...)
 		for _, o := range p.Observers {
+			if o.Watch != nil {
+				to.watches = append(to.watches, o.Watch)
+			}
 			if o.Answered != nil {
 				to.answered = append(to.answered, o.Answered)
 			}

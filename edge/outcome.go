@@ -15,6 +15,7 @@ type Outcome struct {
 	At      time.Time // when it came
 	Head    *message.Request
 	Version []byte // of the protocol
+	Secure  bool   // it came over TLS
 	Status  int
 	Length  int64  // of the answer's body, bytes; less than 0: it is not announced
 	From    string // which side answered
@@ -45,19 +46,39 @@ type Outcome struct {
 
 // tell tells observers what became of the request, whose answer is made.
 func (x *Exchange) tell() {
-	if x.outcome == nil {
-		x.outcome = new(Outcome)
-	}
-	x.become(x.outcome)
+	o := x.became()
 	for _, told := range x.snap.answered {
-		told(x, x.outcome)
+		told(x, o)
 	}
 }
 
-// become fills in what became of the request.
-func (x *Exchange) become(o *Outcome) {
+// watch begins to tell those of the request's attempts who want to know.
+func (x *Exchange) watch() {
+	for _, watch := range x.snap.watches {
+		if w := watch(x); w != nil {
+			x.watchers, x.attempts = append(x.watchers, w), append(x.attempts, w)
+		}
+	}
+}
+
+// endWatch tells them that the request is over.
+func (x *Exchange) endWatch(failed bool) {
+	o := x.became()
+	for i, w := range x.watchers {
+		x.watchers[i], x.attempts[i] = nil, nil
+		w.Ended(o, failed)
+	}
+	x.watchers, x.attempts = x.watchers[:0], x.attempts[:0]
+}
+
+// became is what became of the request.
+func (x *Exchange) became() *Outcome {
+	if x.outcome == nil {
+		x.outcome = new(Outcome)
+	}
+	o := x.outcome
 	*o = Outcome{Client: x.client, At: x.now, Head: x.Request, Version: x.Version,
-		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(),
+		Secure: x.front.Secure(), Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(),
 		Limited: x.reply.from == fromLimit, ID: x.requestID()}
 	if !o.Client.IsValid() {
 		o.Client = x.peer // it was refused before its client was known
@@ -95,6 +116,7 @@ func (x *Exchange) become(o *Outcome) {
 		}
 	}
 	o.Country, o.ASN = x.decision.Located()
+	return o
 }
 
 // decided is the rule that decided, and its verdict; "": none did.

@@ -12,7 +12,6 @@ import (
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
-	"sluice/edge/tracing"
 )
 
 // An Exchange is the life of one request and its answer. It is used again for the next, of
@@ -47,8 +46,9 @@ type Exchange struct {
 	tried []rules.TriedResult // what rules that are only tried say of it
 	peaks []*peaks.Source     // its sources that are of a sample
 
-	trace   tracing.Request // nil: it is not traced
-	outcome *Outcome        // for observers; nil: there were none yet
+	watchers []Watcher       // those of the request,
+	attempts []proxy.Watcher // and as the proxy knows them
+	outcome  *Outcome        // for observers; nil: there were none yet
 
 	id     []byte // its name, in idText; nil: it has none yet
 	idText [maxRequestID]byte
@@ -86,13 +86,14 @@ func (x *Exchange) of(s *Server) *Exchange {
 func (x *Exchange) begin(f Front) {
 	s := x.server
 	s.stats.received.Add(1)
-	x.id, x.trace = nil, nil
+	x.id = nil
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
 	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0],
 		keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
 	x.values, x.tried, x.peaks = x.values[:0], x.tried[:0], x.peaks[:0]
+	x.watchers, x.attempts = x.watchers[:0], x.attempts[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
 
@@ -207,9 +208,6 @@ func (x *Exchange) settle(status int) {
 // there is none.
 func (x *Exchange) forward() int {
 	now := x.now
-	if x.trace != nil {
-		x.ownTrace()
-	}
 	if x.decision.Delay > 0 {
 		now = time.Now() // it has waited for its turn
 	}
@@ -217,7 +215,7 @@ func (x *Exchange) forward() int {
 		Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain,
 		ID:     x.requestID(),
 		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue,
-		Trace: x.trace, Read: x.reader()}); no != nil {
+		Watchers: x.attempts, Read: x.reader()}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(no)
 		return 0
@@ -305,8 +303,8 @@ func (x *Exchange) count(failed bool) {
 		return
 	}
 	x.done = true
-	if x.trace != nil {
-		x.endTrace(failed)
+	if len(x.watchers) > 0 {
+		x.endWatch(failed)
 	}
 	if failed {
 		x.server.stats.aborted.Add(1)

@@ -49,6 +49,7 @@ type snapshot struct {
 	mayWait       []func(*Exchange) bool
 	answers       []func(*Exchange)           // of the edge's own
 	answered      []func(*Exchange, *Outcome) // told of each request
+	watches       []func(*Exchange) Watcher
 	inForce       []func()
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool

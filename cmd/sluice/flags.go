@@ -98,7 +98,7 @@ func usage(f *flags) string {
 
 // load puts file and flags together.
 func (f *flags) load() (*config.Config, error) {
-	c := config.Default()
+	c := reader().Default()
 	if f.config != "" {
 		found, files, err := reader().Files(f.config)
 		if f.files.Store(files); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/config"
-	"sluice/edge/tracing"
 )
 
 // errMissing is for what no start of a minimal program gets to: it refuses the settings that want
@@ -15,8 +14,6 @@ import (
 var errMissing = errors.New("this program was built without what the configuration needs: build it with make build")
 
 func modules(func(host, path string) []byte, [][16]byte) edge.Modules { return nil }
-
-func (d *daemon) makeTracer() (tracing.Tracer, error) { return nil, errMissing }
 
 func (d *daemon) makeRateLimitService() (callService, error) { return nil, errMissing }
 

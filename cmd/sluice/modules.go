@@ -3,9 +3,6 @@
 package main
 
 import (
-	"context"
-
-	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
@@ -16,9 +13,8 @@ import (
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
+	"sluice/edge/modules/tracing"
 	"sluice/edge/ratelimit"
-	"sluice/edge/tracing"
-	"sluice/edge/tracing/otel"
 )
 
 // What stands here, and in files with the same condition under internal and
@@ -31,7 +27,7 @@ import (
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
 		ja4.Module(), challenge.Module(passes), challenge.WhenModule(), acme.Module(proof),
-		accesslog.Module()}
+		accesslog.Module(), tracing.Module(thisBuild().Version)}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
@@ -49,17 +45,6 @@ func (d *daemon) makeACME() error {
 	shown.Issued, shown.First = manager.Certificate, manager.First
 	d.issued = manager
 	return nil
-}
-
-// makeTracer makes what traces requests by OpenTelemetry.
-func (d *daemon) makeTracer() (tracing.Tracer, error) {
-	otel.Warn(d.log.Warn)
-	t, err := otel.New(d.config.Tracing, tier.EdgeName(d.config), thisBuild().Version)
-	if err != nil {
-		return nil, err
-	}
-	d.beside = append(d.beside, func(ctx context.Context) { t.Run(ctx, d.log.Warn) })
-	return t, nil
 }
 
 // makeRateLimitService makes what answers proxies that call over gRPC.

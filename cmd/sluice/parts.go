@@ -34,7 +34,6 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
-	"sluice/edge/tracing"
 	"sluice/edge/view"
 	"sluice/pop/secret"
 )
@@ -153,12 +152,6 @@ func (d *daemon) joinTier() (err error) {
 // makeEdge makes the edge itself, with its modules and the plans of its clients.
 func (d *daemon) makeEdge() (err error) {
 	c, shared := d.config, d.shared
-	var traces tracing.Tracer // nil: no request is traced
-	if c.Tracing.Endpoint != "" {
-		if traces, err = d.makeTracer(); err != nil {
-			return fmt.Errorf("tracing: %w", err)
-		}
-	}
 	if d.keeper, err = keepPlans(c, d.key.Bytes(), d.log.Warn); err != nil {
 		return err
 	}
@@ -168,7 +161,7 @@ func (d *daemon) makeEdge() (err error) {
 	d.modules = modules(d.proof, d.passes())
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Store)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
+		Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,

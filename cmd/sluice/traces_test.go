@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"sluice/edge/tracing/collectortest"
+	"sluice/edge/modules/tracing/collectortest"
 )
 
 // An edge replaced by a new process (SIGUSR2) loses no span, and the new one goes on with them. So does the last one at its end.

@@ -22,7 +22,6 @@ import (
 	"sluice/edge/pages"
 	"sluice/edge/rules"
 	"sluice/edge/token"
-	"sluice/edge/tracing"
 	"sluice/edge/upstream"
 )
 
@@ -71,7 +70,6 @@ type Config struct {
 
 	RateLimitService RateLimitService
 	LimitAPI         LimitAPI
-	Tracing          tracing.Config
 
 	// Modules are the features whose settings the configuration was read with, and Settings what
 	// their sections say, by their names.
@@ -160,10 +158,9 @@ func Default() *Config {
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
 		Counters: 1_000_000, Shed: Answer,
-		Plans:   rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
-		Tracing: tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
-		Source:  address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		HTTP2:   HTTP2{Enabled: true, MaxStreams: 128},
+		Plans:  rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
+		Source: address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		HTTP2:  HTTP2{Enabled: true, MaxStreams: 128},
 		JWT: token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"},
 			Leeway: 30 * time.Second},
 		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,

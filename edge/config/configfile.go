@@ -44,11 +44,23 @@ type Parser struct {
 	Files *compose.Files
 }
 
+// Default is Default with what modules add.
+func (p Parser) Default() *Config {
+	c := Default()
+	c.Modules = p.Modules
+	for _, m := range p.Modules {
+		if m.Settings != nil {
+			c.set(m.Name, m.Settings())
+		}
+	}
+	return c
+}
+
 // Parse reads a configuration file and those that it includes. The error joins everything that is
 // wrong with them, one line each in the form file:line:column: what is wrong, and the remedy.
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
-	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
+	c, r := p.Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
 		missing: p.Missing, modules: p.Modules, others: p.Others}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
@@ -123,7 +135,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
 		"limit_api":          func(n ast.Node) { r.limitAPI(n, &c.LimitAPI) },
-		"tracing":            func(n ast.Node) { r.tracing(n, &c.Tracing) },
 		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
 		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
@@ -174,7 +185,6 @@ func (c *Config) optional() []option {
 			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},
 		{"rate_limit_service.listen", c.RateLimitService.Listen != ""},
-		{"tracing.endpoint", c.Tracing.Endpoint != ""},
 	}
 }
 

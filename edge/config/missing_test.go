@@ -14,7 +14,6 @@ func TestMissing(t *testing.T) {
 		"listen.redirect":           "listen: {address: ':80', redirect: 443}",
 		"plans.store":               "plans: {key: 'header:X-Key', store: 'sqlite:/plans'}",
 		"rate_limit_service.listen": "rate_limit_service: {listen: '127.0.0.1:1'}",
-		"tracing.endpoint":          "tracing: {endpoint: 'http://127.0.0.1:4318'}",
 	}
 	all := make(map[string]string)
 	for _, o := range Default().optional() {
@@ -41,7 +40,7 @@ func TestMissing(t *testing.T) {
 		t.Error(err)
 	}
 	none := strings.Join([]string{"etcd: {endpoints: []}", "geo: {country: none, asn: none}", "plans: {store: none}",
-		"rate_limit_service: {listen: none}", "tracing: {endpoint: none}"}, "\n")
+		"rate_limit_service: {listen: none}"}, "\n")
 	if _, err := (Parser{Missing: all}).Parse("f.yaml", []byte(none)); err != nil {
 		t.Error(err)
 	}

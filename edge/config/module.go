@@ -31,6 +31,8 @@ import (
 //	a struct             its settings, within
 //
 // What has a method Check() error is checked once it is read.
+//
+// The tag need says what a setting is without which the section's others are nothing.
 type Module struct {
 	Name string // of the section, and of the field of rules
 	// Settings makes what the section is read into, a pointer to a struct with the defaults; nil:
@@ -81,7 +83,6 @@ func (c *Config) certified() bool {
 
 // sections are the fields of a configuration that modules have.
 func (r *reader) sections(n ast.Node, c *Config, to fields) fields {
-	c.Modules = r.modules
 	for setting := range r.missing {
 		section, _, within := strings.Cut(setting, ".")
 		switch {
@@ -92,13 +93,8 @@ func (r *reader) sections(n ast.Node, c *Config, to fields) fields {
 			to[section] = func(ast.Node) { r.absent = append(r.absent, section) }
 		}
 	}
-	for _, m := range r.modules {
-		if m.Settings == nil {
-			continue
-		}
-		settings := m.Settings()
-		c.set(m.Name, settings)
-		to[m.Name] = func(n ast.Node) { r.into(n, m.Name, settings) }
+	for name, settings := range c.Settings {
+		to[name] = func(n ast.Node) { r.into(n, name, settings) }
 	}
 	if m, ok := n.(*ast.MappingNode); ok && r.others {
 		for _, v := range m.Values {
@@ -157,7 +153,15 @@ func (r *reader) into(n ast.Node, what string, to any) {
 		settings[name] = r.setting(what+"."+name, f.Tag, of.Field(i).Addr().Interface())
 	}
 	before := len(r.errs)
-	r.mapping(n, what, settings)
+	seen := r.mapping(n, what, settings)
+	for i := range of.NumField() {
+		f := of.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if need := f.Tag.Get("need"); need != "" && len(seen) > 0 && seen[name] == nil &&
+			len(r.errs) == before {
+			r.fail(n, "%s has no %s: give %s", what, name, need)
+		}
+	}
 	r.check(n, what, before, to)
 }
 

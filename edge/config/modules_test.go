@@ -13,6 +13,7 @@ import (
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
+	"sluice/edge/modules/tracing"
 )
 
 // TestMain names the modules by which the pages, the schema and the errors are made: those of
@@ -20,6 +21,6 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), cors.Module(), acme.Module(nil),
-		accesslog.Module()}.Config())
+		accesslog.Module(), tracing.Module("")}.Config())
 	os.Exit(m.Run())
 }

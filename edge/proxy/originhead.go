@@ -76,8 +76,8 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = append(append(append(b, "\r\n"...), f.Name...), ": "...)
 		b = append(b, f.Value...)
 	}
-	if t := p.order.Trace; t != nil {
-		b = t.AppendHead(b)
+	for _, w := range p.order.Watchers {
+		b = w.AppendHead(b)
 	}
 	if p.upgrade != nil {
 		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)

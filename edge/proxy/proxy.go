@@ -32,7 +32,6 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/tracing"
 	"sluice/edge/upstream"
 )
 
@@ -90,15 +89,31 @@ type Order struct {
 	Tags    []message.Field // further lines for the origin; the request has no such lines
 	// Level is its priority when the origin sheds load, and Queue how long it may wait for a slot
 	// there.
-	Level shedding.Level
-	Queue time.Duration
-	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not
-	// traced.
-	Trace tracing.Request
+	Level    shedding.Level
+	Queue    time.Duration
+	Watchers []Watcher // are told of each attempt
 	// Read is called with each part of the answer's body, after it has gone to the client's end;
 	// nil: nobody reads it.
 	Read func(part []byte)
 }
+
+// A Watcher is told of a request's attempts at servers, by the goroutine that passes it on.
+type Watcher interface {
+	// Attempt begins an attempt at a server, scheme://host:port or unix:/path. It may be called
+	// once more for the same one, to connect again.
+	Attempt(server string)
+	// Unreachable is that the attempt has no connection yet: there may be a further one.
+	Unreachable(err error)
+	// Failed ends the attempt without an answer.
+	Failed(err error)
+	// Answered is the status of the server's answer, which is relayed then.
+	Answered(status int)
+	// AppendHead appends header lines for the server, each after the end of the line before.
+	AppendHead(b []byte) []byte
+}
+
+// ErrGone is why an attempt failed whose client has left.
+var ErrGone = errors.New("the client has left")
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes
 // the client's, and Pass returns nil; otherwise it returns the answer for the client.
@@ -199,16 +214,16 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	fresh, moved := false, false
 	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
-		if t := p.order.Trace; t != nil {
-			t.Attempt(o.Name)
+		for _, w := range p.order.Watchers {
+			w.Attempt(o.Name)
 		}
 		l, err := o.Acquire(now, fresh, g.Connect)
 		if pause == 0 || err == nil {
 			o.Attempts.Add(1)
 		}
 		if err != nil {
-			if t := p.order.Trace; t != nil {
-				t.Unreachable(err)
+			for _, w := range p.order.Watchers {
+				w.Unreachable(err)
 			}
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 				o.Active.Add(-1)
@@ -250,19 +265,19 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 		if err = p.exchangeOn(o, b, now); err == nil {
 			o.Succeeded()
 			p.answered(o, b)
-			if t := p.order.Trace; t != nil {
-				t.Answered(p.answer.Status)
+			for _, w := range p.order.Watchers {
+				w.Answered(p.answer.Status)
 			}
 			return nil
 		}
 		p.open = nil
 		gone := p.unwatch()
 		l.Close()
-		if t := p.order.Trace; t != nil {
+		for _, w := range p.order.Watchers {
 			if gone {
-				t.Failed(tracing.ErrGone)
+				w.Failed(ErrGone)
 			} else {
-				t.Failed(err)
+				w.Failed(err)
 			}
 		}
 		if gone {

@@ -57,6 +57,9 @@ func (r Reader) parser() config.Parser {
 		Missing: missing, Modules: r.Modules}
 }
 
+// Default is the configuration of an empty file.
+func (r Reader) Default() *config.Config { return r.parser().Default() }
+
 // Rules reads rules alone, as config.Parser does.
 func (r Reader) Rules(file string, text []byte) ([]rules.Config, error) {
 	return r.parser().ParseRules(file, text)

@@ -1,12 +1,4 @@
-// Package otel makes traces of sampled requests, by OpenTelemetry, and sends them to a collector
-// over OTLP (HTTP, protobuf).
-//
-// A request is drawn once, when its client is known; nothing happens for those that are not. One
-// that is has a span of its own, and below it one for each attempt at a server, whose context the
-// server gets as traceparent (W3C Trace Context). Spans wait in a bounded queue for Run, which
-// sends them: a collector that is slow or away costs spans, which are counted, and never a request
-// its time.
-package otel
+package tracing
 
 import (
 	"cmp"
@@ -33,7 +25,6 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/metric"
-	"sluice/edge/tracing"
 )
 
 // maxFollowed is how many requests a second are traced because their parent is: a proxy may pass on
@@ -42,7 +33,7 @@ const maxFollowed = 100
 
 // A Tracer traces requests. It is safe for concurrent use.
 type Tracer struct {
-	config   tracing.Config
+	config   *Settings
 	tracer   trace.Tracer
 	exporter sdk.SpanExporter
 	queue    chan sdk.ReadOnlySpan
@@ -63,9 +54,9 @@ const (
 	linger   = time.Second // the first span of a batch waits so long for others
 )
 
-// Warn has the process give failures within OpenTelemetry to warn, which must not block. Of what is
+// takeFaults has the process give failures within OpenTelemetry to warn, which must not block. Of what is
 // wrong with its environment that says what and no value, which may be a token.
-func Warn(warn func(message string, args ...any)) {
+func takeFaults(warn func(message string, args ...any)) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		warn("fault in tracing", "error",
 			text([]byte(err.Error())))
@@ -89,9 +80,9 @@ func (e errorsOnly) Error(err error, message string, _ ...any) {
 		err)
 }
 
-// New makes a tracer, with what an edge is called. Nothing is sent before Run.
-func New(c tracing.Config, edge, version string) (*Tracer, error) {
-	u, err := url.Parse(c.Endpoint)
+// newTracer makes a tracer, with what an edge is called. Nothing is sent before Run.
+func newTracer(c *Settings, edge, version string) (*Tracer, error) {
+	u, err := url.Parse(string(c.Endpoint))
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +98,10 @@ func New(c tracing.Config, edge, version string) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTracer(c, exporter, edge, version), nil
+	return newTracerTo(exporter, c, edge, version), nil
 }
 
-func newTracer(c tracing.Config, exporter sdk.SpanExporter, edge, version string) *Tracer {
+func newTracerTo(exporter sdk.SpanExporter, c *Settings, edge, version string) *Tracer {
 	t := &Tracer{config: c, exporter: exporter, queue: make(chan sdk.ReadOnlySpan, maxQueued)}
 	about := resource.NewSchemaless(attribute.String("service.name",
 		cmp.Or(c.ServiceName, "sluice")),
@@ -121,13 +112,13 @@ func newTracer(c tracing.Config, exporter sdk.SpanExporter, edge, version string
 	return t
 }
 
-// Start begins to trace a request that came at now, if it is drawn, or a trusted peer's trace goes
-// on here; nil: it is not traced.
-func (t *Tracer) Start(r *message.Request, trusted bool, now time.Time) tracing.Request {
-	drawn := t.config.Sample > 0 && rand.Float64() < t.config.Sample
+// trace begins to trace a request that came at now, if it is drawn, or the trace of a peer that is
+// believed goes on here; nil: it is not traced.
+func (t *Tracer) trace(r *message.Request, believed bool, now time.Time) *request {
+	drawn := t.config.Sample > 0 && rand.Float64() < float64(t.config.Sample)
 	var parent trace.SpanContext
 	var state string
-	if trusted && t.config.Parent == tracing.Trusted && (drawn || isSampled(&r.Head)) {
+	if believed && t.config.Parent == trusted && (drawn || isSampled(&r.Head)) {
 		if parent, state = parentOf(&r.Head); !drawn && parent.IsSampled() {
 			drawn = t.follows(now)
 		}
@@ -201,7 +192,7 @@ func (t *Tracer) Run(ctx context.Context, warn func(message string, args ...any)
 				if lost < uint64(len(batch)) {
 					what = "the collector does not take all spans, or says something of them"
 				}
-				warn(what, "spans", len(batch), "lost", lost, "endpoint", t.config.Endpoint, "error", text([]byte(err.Error()))) // the collector's answer is part of it
+				warn(what, "spans", len(batch), "lost", lost, "endpoint", string(t.config.Endpoint), "error", text([]byte(err.Error()))) // the collector's answer is part of it
 			}
 			down = true
 		} else {

@@ -1,4 +1,4 @@
-package otel
+package tracing
 
 import (
 	"bytes"
@@ -15,13 +15,15 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"sluice/edge"
 	"sluice/edge/message"
-	"sluice/edge/tracing"
+	"sluice/edge/proxy"
 )
 
 // A request is one that is traced.
 type request struct {
 	tracer   *Tracer
+	head     *message.Head
 	ctx      context.Context // with its span
 	span     trace.Span
 	method   string
@@ -39,7 +41,7 @@ func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state strin
 	if parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	q := &request{tracer: t, method: string(r.Method), state: state}
+	q := &request{tracer: t, head: &r.Head, method: string(r.Method), state: state}
 	name := q.method
 	attributes := make([]attribute.KeyValue, 0, 8)
 	if !known(q.method) {
@@ -77,8 +79,12 @@ func known(method string) bool {
 	return false
 }
 
-// Attempt is tracing.Request's.
+// Attempt begins a span for an attempt at a server. Connecting once more to the same one is part of
+// it. The server goes on with the edge's trace alone: what the client said of another ends here.
 func (q *request) Attempt(server string) {
+	for _, name := range [...]string{"traceparent", "tracestate"} {
+		q.head.OnlyFrom(false, []byte(name))
+	}
 	if q.attempt != nil {
 		if q.server == server {
 			return
@@ -127,15 +133,16 @@ func appendServer(to []attribute.KeyValue, server string, port int) []attribute.
 	return to
 }
 
-// Unreachable is tracing.Request's.
+// Unreachable notes that the attempt has no connection yet. It fails by that unless there is a
+// further try at the same server.
 func (q *request) Unreachable(err error) { q.unreachable = err }
 
-// Failed is tracing.Request's.
+// Failed ends the attempt without an answer.
 func (q *request) Failed(err error) {
 	kind := "connection"
 	var timeout net.Error
 	switch {
-	case err == tracing.ErrGone:
+	case err == proxy.ErrGone:
 		kind = "canceled"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		kind = "too_many_open_files" // here: the server was not asked
@@ -148,7 +155,7 @@ func (q *request) Failed(err error) {
 	q.attempt, q.unreachable = nil, nil
 }
 
-// Answered is tracing.Request's.
+// Answered notes the status of the server's answer; the attempt goes on until the answer is relayed.
 func (q *request) Answered(status int) {
 	q.unreachable = nil
 	q.attempt.SetAttributes(attribute.Int("http.response.status_code", status))
@@ -158,7 +165,7 @@ func (q *request) Answered(status int) {
 	}
 }
 
-// AppendHead is tracing.Request's.
+// AppendHead appends the lines by which the server goes on with the trace.
 func (q *request) AppendHead(b []byte) []byte {
 	if q.attempt == nil {
 		return b
@@ -175,13 +182,14 @@ func (q *request) AppendHead(b []byte) []byte {
 	return b
 }
 
-// End is tracing.Request's.
-func (q *request) End(o tracing.Outcome) {
+// Ended ends the request's spans.
+func (q *request) Ended(o *edge.Outcome, failed bool) {
+	now := time.Now()
 	if q.unreachable != nil {
 		q.Failed(q.unreachable)
 	}
 	if q.attempt != nil {
-		q.attempt.End(trace.WithTimestamp(o.At))
+		q.attempt.End(trace.WithTimestamp(now))
 		q.attempt = nil
 	}
 	scheme := "http"
@@ -204,7 +212,7 @@ func (q *request) End(o tracing.Outcome) {
 		attributes = append(attributes, attribute.Int("http.response.status_code", o.Status))
 	}
 	switch {
-	case o.Failed:
+	case failed:
 		add("error.type", "aborted")
 		q.span.SetStatus(codes.Error, "the client did not get the answer")
 	case o.Status >= 500:
@@ -212,5 +220,5 @@ func (q *request) End(o tracing.Outcome) {
 		q.span.SetStatus(codes.Error, "")
 	}
 	q.span.SetAttributes(attributes...)
-	q.span.End(trace.WithTimestamp(o.At))
+	q.span.End(trace.WithTimestamp(now))
 }

@@ -1,4 +1,4 @@
-package otel_test
+package tracing
 
 import (
 	"bufio"
@@ -15,23 +15,24 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/edgetest"
-	"sluice/edge/tracing"
-	"sluice/edge/tracing/collectortest"
-	"sluice/edge/tracing/otel"
+	"sluice/edge/modules/tracing/collectortest"
 )
 
 // traced is an edge that traces, and stop what sends the rest and ends that.
-func traced(t *testing.T, c tracing.Config, origin, yaml string) (e *edgetest.Edge, stop func() (warned []string)) {
+func traced(t *testing.T, c Settings, origin, yaml string) (e *edgetest.Edge, stop func() (warned []string)) {
 	t.Helper()
-	tracer, err := otel.New(c, "edge\xff1", "1.2.3")
-	edgetest.Must(t, err)
+	m := Module("1.2.3")
 	config := edgetest.Parse(t, yaml)
 	config.Origins = edgetest.WithoutRules(t, origin).Origins
-	e = edgetest.Serve(t, edgetest.NewServer(t, config, func(o *edge.Options) { o.Traces = tracer }))
+	config.Settings = map[string]any{section: &c}
+	var warned []string
+	e = edgetest.Serve(t, edgetest.NewServer(t, config, edgetest.Using(m), func(o *edge.Options) {
+		o.Name, o.Warn = "edge\xff1", func(message string, _ ...any) { warned = append(warned, message) }
+	}))
+	edgetest.Must(t, m.Start())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
-	var warned []string
-	wait.Go(func() { tracer.Run(ctx, func(message string, _ ...any) { warned = append(warned, message) }) })
+	wait.Go(func() { m.Run(ctx) })
 	stop = func() []string { e.Rest(); cancel(); wait.Wait(); return warned }
 	return e, stop
 }
@@ -50,7 +51,7 @@ func header(request, name string) (value string, n int) {
 // that says by which rule. No query and no address is in them.
 func TestSpans(t *testing.T) {
 	origin, s := edgetest.StartRecorder(t, edgetest.Hello), collectortest.Start(t)
-	e, stop := traced(t, tracing.Config{Endpoint: s.URL, Sample: 1, ServiceName: "front"}, origin.URL(), "rules: [{name: r, limit: 1, window: 1h}]")
+	e, stop := traced(t, Settings{Endpoint: Endpoint(s.URL), Sample: 1, ServiceName: "front"}, origin.URL(), "rules: [{name: r, limit: 1, window: 1h}]")
 	e.Get("/a\xff?secret=1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate: a=b")
 	sent := origin.LastRequest()
 	e.Get("/b")
@@ -99,21 +100,21 @@ func TestParents(t *testing.T) {
 	const id, sampled, unsampled = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 	for _, test := range []struct {
 		name    string
-		parent  tracing.Parent
+		parent  string
 		yaml    string
 		headers []string
 		follows bool
 	}{
-		{"nobody's", tracing.None, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "tracestate: a=b"}, false},
-		{"a stranger's", tracing.Trusted, "deny: []", []string{"traceparent: " + sampled, "tracestate: a=b"}, false},
-		{"not sampled", tracing.Trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + unsampled, "tracestate: a=b"}, false},
-		{"malformed", tracing.Trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: 00-" + id + "-zz-01", "tracestate: a=b"}, false},
-		{"two", tracing.Trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "traceparent: " + sampled, "tracestate: a=b"}, false},
-		{"a proxy's", tracing.Trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "tracestate: a=b"}, true},
+		{"nobody's", none, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "tracestate: a=b"}, false},
+		{"a stranger's", trusted, "deny: []", []string{"traceparent: " + sampled, "tracestate: a=b"}, false},
+		{"not sampled", trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + unsampled, "tracestate: a=b"}, false},
+		{"malformed", trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: 00-" + id + "-zz-01", "tracestate: a=b"}, false},
+		{"two", trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "traceparent: " + sampled, "tracestate: a=b"}, false},
+		{"a proxy's", trusted, "source: {trust: [127.0.0.0/8]}", []string{"traceparent: " + sampled, "tracestate: a=b"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			origin, s := edgetest.StartRecorder(t, edgetest.Hello), collectortest.Start(t)
-			e, stop := traced(t, tracing.Config{Endpoint: s.URL, Parent: test.parent}, origin.URL(), test.yaml)
+			e, stop := traced(t, Settings{Endpoint: Endpoint(s.URL), Parent: test.parent}, origin.URL(), test.yaml)
 			e.Get("/", test.headers...)
 			sent := origin.LastRequest()
 			stop()
@@ -148,7 +149,7 @@ func TestNoCollector(t *testing.T) {
 	for name, url := range map[string]string{"away": away.URL, "refuses": refuses.URL, "hangs": slow.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, stop := traced(t, tracing.Config{Endpoint: url, Sample: 1}, edgetest.StartRecorder(t, edgetest.Hello).URL(), "deny: []")
+			e, stop := traced(t, Settings{Endpoint: Endpoint(url), Sample: 1}, edgetest.StartRecorder(t, edgetest.Hello).URL(), "deny: []")
 			for range 20 {
 				if answer, _ := e.Get("/"); answer.StatusCode != 200 {
 					t.Errorf("%d", answer.StatusCode)
@@ -170,7 +171,7 @@ func TestNoCollector(t *testing.T) {
 // Over HTTP/2 a span has what the client named and spoke.
 func TestHTTP2(t *testing.T) {
 	origin, s := edgetest.StartRecorder(t, edgetest.Hello), collectortest.Start(t)
-	e, stop := traced(t, tracing.Config{Endpoint: s.URL, Sample: 1, ClientAddress: true}, origin.URL(), "deny: []")
+	e, stop := traced(t, Settings{Endpoint: Endpoint(s.URL), Sample: 1, ClientAddress: true}, origin.URL(), "deny: []")
 	addr := e.OverTLS(edgetest.CertificatesIn(t, t.TempDir()))
 	edgetest.Ask2(t, edgetest.OverHTTP2(t), "POST", "https://"+addr+"/a?b=c", strings.NewReader("body"), func(r *http.Request) { r.Host = "a.example:8443" })
 	stop()
@@ -215,7 +216,7 @@ func TestRetry(t *testing.T) {
 			_, _ = io.WriteString(c, edgetest.Hello(0, ""))
 		}
 	})
-	e, stop := traced(t, tracing.Config{Endpoint: s.URL, Sample: 1}, "http://"+origin, "deny: []")
+	e, stop := traced(t, Settings{Endpoint: Endpoint(s.URL), Sample: 1}, "http://"+origin, "deny: []")
 	e.Get("/a")
 	if resp, _ := e.Get("/b"); resp.StatusCode != 200 {
 		t.Fatal(resp.StatusCode)

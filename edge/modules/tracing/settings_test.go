@@ -1,6 +1,16 @@
-package config
+package tracing
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+
+	"sluice/edge"
+	"sluice/edge/config"
+)
+
+func reading() config.Parser {
+	return config.Parser{Modules: edge.Modules{Module("")}.Config()}
+}
 
 // What is wrong with tracing is said where it stands, with what to write instead.
 func TestTracingErrors(t *testing.T) {
@@ -24,13 +34,29 @@ func TestTracingErrors(t *testing.T) {
 		`endpoint: "https://c/otlp", sample: 1e-3`:                 "",
 		`endpoint: "http://[::1]:4318/v1/traces", parent: trusted`: "",
 	} {
-		_, err := Parse("f.yaml", []byte("tracing: {"+fields+"}\n"))
+		_, err := reading().Parse("f.yaml", []byte("tracing: {"+fields+"}\n"))
 		got := ""
 		if err != nil {
 			got = err.Error()
 		}
 		if got != want {
 			t.Errorf("%s\n got %s\nwant %s", fields, got, want)
+		}
+	}
+}
+
+// Operators see the settings as files have them.
+func TestShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"": `{"client_address":false,"endpoint":"none","parent":"none","sample":0.001,"service_name":"sluice"}`,
+		"tracing: {endpoint: 'http://c:1', sample: 1, parent: trusted}": `{"client_address":false,"endpoint":"http://c:1","parent":"trusted","sample":1,"service_name":"sluice"}`,
+	} {
+		c, err := reading().Parse("f", []byte(text+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(config.Shown(c)["tracing"]); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}
 }

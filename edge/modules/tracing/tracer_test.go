@@ -1,4 +1,4 @@
-package otel
+package tracing
 
 import (
 	"context"
@@ -18,8 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
+	"sluice/edge"
 	"sluice/edge/message"
-	"sluice/edge/tracing"
+	"sluice/edge/proxy"
 )
 
 // nowhere takes spans, as an exporter; release, if not nil, is what it waits for.
@@ -40,7 +41,7 @@ func (nowhere) Shutdown(context.Context) error { return nil }
 
 // So many parents are followed in a second, whatever the order in which requests say when they came.
 func TestFollows(t *testing.T) {
-	tracer := newTracer(tracing.Config{Parent: tracing.Trusted}, nowhere{}, "", "")
+	tracer := newTracerTo(nowhere{}, &Settings{Parent: trusted}, "", "")
 	begun := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
 		at   time.Duration
@@ -99,7 +100,7 @@ func TestParentOf(t *testing.T) {
 func TestQueueIsFull(t *testing.T) {
 	const n, most = 3 * maxQueued, maxQueued + maxBatch
 	release := make(chan struct{})
-	tracer := newTracer(tracing.Config{Sample: 1}, nowhere{release}, "", "")
+	tracer := newTracerTo(nowhere{release}, &Settings{Sample: 1}, "", "")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -108,7 +109,7 @@ func TestQueueIsFull(t *testing.T) {
 	}()
 	r := &message.Request{Head: *head()}
 	for range n {
-		tracer.Start(r, false, time.Now()).End(tracing.Outcome{Status: 200, At: time.Now()})
+		tracer.trace(r, false, time.Now()).Ended(&edge.Outcome{Status: 200}, false)
 	}
 	if dropped := tracer.dropped.Load(); dropped < n-most || dropped > n-maxQueued {
 		t.Errorf("%d of %d are dropped, and %d may wait", dropped, n, most)
@@ -126,14 +127,14 @@ func TestAttempts(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for _, test := range []struct {
 		name string
-		do   func(tracing.Request)
+		do   func(*request)
 		want []string
 	}{
-		{"answered", func(q tracing.Request) { q.Attempt("http://a:81"); q.Answered(200) }, []string{"a 81 200"}},
-		{"an error of the server's", func(q tracing.Request) { q.Attempt("https://a"); q.Answered(503) }, []string{"a 443 error 503 503"}},
-		{"over a socket", func(q tracing.Request) { q.Attempt("unix:/run/a"); q.Answered(200) }, []string{"/run/a 200"}},
-		{"of IPv6", func(q tracing.Request) { q.Attempt("h2c://[2001:db8::1]:8080"); q.Answered(200) }, []string{"2001:db8::1 8080 200"}},
-		{"being started again", func(q tracing.Request) {
+		{"answered", func(q *request) { q.Attempt("http://a:81"); q.Answered(200) }, []string{"a 81 200"}},
+		{"an error of the server's", func(q *request) { q.Attempt("https://a"); q.Answered(503) }, []string{"a 443 error 503 503"}},
+		{"over a socket", func(q *request) { q.Attempt("unix:/run/a"); q.Answered(200) }, []string{"/run/a 200"}},
+		{"of IPv6", func(q *request) { q.Attempt("h2c://[2001:db8::1]:8080"); q.Answered(200) }, []string{"2001:db8::1 8080 200"}},
+		{"being started again", func(q *request) {
 			for range 3 {
 				q.Attempt("http://a:81")
 				q.Unreachable(refused)
@@ -141,30 +142,30 @@ func TestAttempts(t *testing.T) {
 			q.Attempt("http://a:81")
 			q.Answered(200)
 		}, []string{"a 81 200"}},
-		{"another server", func(q tracing.Request) {
+		{"another server", func(q *request) {
 			q.Attempt("http://a:81")
 			q.Unreachable(refused)
 			q.Attempt("http://b:82")
 			q.Answered(200)
 		}, []string{"a 81 error connection", "b 82 resend 1 200"}},
-		{"away", func(q tracing.Request) { q.Attempt("http://a:81"); q.Unreachable(refused) }, []string{"a 81 error connection"}},
-		{"out of descriptors", func(q tracing.Request) {
+		{"away", func(q *request) { q.Attempt("http://a:81"); q.Unreachable(refused) }, []string{"a 81 error connection"}},
+		{"out of descriptors", func(q *request) {
 			q.Attempt("http://a:81")
 			q.Unreachable(fmt.Errorf("a: %w", os.NewSyscallError("socket", syscall.EMFILE)))
 		}, []string{"a 81 error too_many_open_files"}},
-		{"too slow", func(q tracing.Request) { q.Attempt("http://a:81"); q.Failed(os.ErrDeadlineExceeded) }, []string{"a 81 error timeout"}},
-		{"given up", func(q tracing.Request) { q.Attempt("http://a:81"); q.Failed(tracing.ErrGone) }, []string{"a 81 error canceled"}},
-		{"sent again", func(q tracing.Request) {
+		{"too slow", func(q *request) { q.Attempt("http://a:81"); q.Failed(os.ErrDeadlineExceeded) }, []string{"a 81 error timeout"}},
+		{"given up", func(q *request) { q.Attempt("http://a:81"); q.Failed(proxy.ErrGone) }, []string{"a 81 error canceled"}},
+		{"sent again", func(q *request) {
 			q.Attempt("http://a:81")
 			q.Failed(errors.New("EOF"))
 			q.Attempt("http://a:81")
 			q.Answered(200)
 		}, []string{"a 81 error connection", "a 81 resend 1 200"}},
 	} {
-		tracer := newTracer(tracing.Config{Sample: 1}, nowhere{}, "", "")
-		q := tracer.Start(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now())
+		tracer := newTracerTo(nowhere{}, &Settings{Sample: 1}, "", "")
+		q := tracer.trace(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now())
 		test.do(q)
-		q.End(tracing.Outcome{Status: 200, At: time.Now()})
+		q.Ended(&edge.Outcome{Status: 200}, false)
 		var got []string
 		for len(tracer.queue) > 1 { // the last one is the request's
 			values := make(map[string]string)
@@ -194,8 +195,8 @@ func TestPath(t *testing.T) {
 		"http://a.example":              "/",
 		"*":                             "*",
 	} {
-		tracer := newTracer(tracing.Config{Sample: 1}, nowhere{}, "", "")
-		tracer.Start(&message.Request{Head: *head(), Method: []byte("GET"), Target: []byte(target)}, false, time.Now()).End(tracing.Outcome{At: time.Now()})
+		tracer := newTracerTo(nowhere{}, &Settings{Sample: 1}, "", "")
+		tracer.trace(&message.Request{Head: *head(), Method: []byte("GET"), Target: []byte(target)}, false, time.Now()).Ended(&edge.Outcome{}, false)
 		for _, a := range (<-tracer.queue).Attributes() {
 			if a.Key == "url.path" && a.Value.AsString() != want {
 				t.Errorf("%s: %s, want %s", target, a.Value.AsString(), want)
@@ -219,11 +220,11 @@ func TestCollectorOverTLS(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "token=t1")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://192.0.2.1:4318")
 	t.Setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
-	tracer, err := New(tracing.Config{Endpoint: s.URL, Sample: 1}, "", "")
+	tracer, err := newTracer(&Settings{Endpoint: Endpoint(s.URL), Sample: 1}, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer.Start(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now()).End(tracing.Outcome{At: time.Now()})
+	tracer.trace(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now()).Ended(&edge.Outcome{}, false)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	said := ""
@@ -246,12 +247,12 @@ func TestPartialSuccess(t *testing.T) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			fmt.Fprintf(w, "\x0a%c%s", len(said), said)
 		}))
-		tracer, err := New(tracing.Config{Endpoint: s.URL, Sample: 1}, "", "")
+		tracer, err := newTracer(&Settings{Endpoint: Endpoint(s.URL), Sample: 1}, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			tracer.Start(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now()).End(tracing.Outcome{At: time.Now()})
+			tracer.trace(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now()).Ended(&edge.Outcome{}, false)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -267,8 +268,8 @@ func TestPartialSuccess(t *testing.T) {
 func TestWrongHeaders(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization Bearer s3cret,token=s3cr%zzet,s3 cret=1")
 	var said []string
-	Warn(func(message string, args ...any) { said = append(said, message+fmt.Sprint(args...)) })
-	if _, err := New(tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: 1}, "", ""); err != nil {
+	takeFaults(func(message string, args ...any) { said = append(said, message+fmt.Sprint(args...)) })
+	if _, err := newTracer(&Settings{Endpoint: "http://127.0.0.1:1", Sample: 1}, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(said, "\n")
