@@ -122,7 +122,7 @@ func TestFloorLines(t *testing.T) {
 	}{
 		{15, 10, 100, "Wrong decisions: 15, 1.5 times the floor's 10 (an exact log that learns of other edges one round trip late); two counters 100, 10 times the floor's.", false},
 		{12, 10, 0, "Wrong decisions: 12, 1.2 times the floor's 10 (an exact log that learns of other edges one round trip late); two counters 0, 0 times the floor's.", true},
-		{1, 0, 0, "Wrong decisions: 1, – the floor's 0 (an exact log that learns of other edges one round trip late); two counters 0, 1 times the floor's.", false},
+		{1, 0, 0, "Wrong decisions: 1; the floor 0 (an exact log that learns of other edges one round trip late); two counters 0.", false},
 	} {
 		r := &Report{Figures: judge.Figures{Wrong: c.ours}, Floor: &judge.Figures{Wrong: c.floor}, Baseline: &judge.Figures{Wrong: c.two}}
 		got := r.floorLines()

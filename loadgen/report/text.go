@@ -400,14 +400,20 @@ func (r *Report) floorLines() []string {
 	if r.Floor == nil {
 		return nil
 	}
-	line := fmt.Sprintf("Wrong decisions: %s, %s the floor's %s (an exact log that learns of other edges one round trip late)",
-		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong,
-			r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
+	times := func(wrong uint64) string {
+		return ", " + Times(wrong, r.Floor.Wrong) + " the floor's"
+	}
+	of := times(r.Figures.Wrong)
+	if r.Floor.Wrong == 0 { // of none there are no multiples
+		of, times = "; the floor", func(uint64) string { return "" }
+	}
+	line := fmt.Sprintf("Wrong decisions: %s%s %s (an exact log that learns of other edges one round trip late)",
+		page.Thousands(r.Figures.Wrong), of, page.Thousands(r.Floor.Wrong))
 	if r.Baseline == nil {
 		return []string{line + "."}
 	}
-	line += fmt.Sprintf("; two counters %s, %s the floor's.", page.Thousands(r.Baseline.Wrong),
-		Times(r.Baseline.Wrong, r.Floor.Wrong))
+	line += fmt.Sprintf("; two counters %s%s.", page.Thousands(r.Baseline.Wrong),
+		times(r.Baseline.Wrong))
 	if r.Floor.Wrong <= r.Baseline.Wrong {
 		return []string{line}
 	}
