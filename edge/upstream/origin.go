@@ -235,7 +235,9 @@ func (o *Origin) Refuses(err error) bool {
 // quiet reports whether there is nothing to read on an idle connection. One that the origin has
 // closed would fail a request; one with something to read has an unsolicited answer on it, which
 // the next client must not get. What comes after this look cannot be distinguished from an answer,
-// so it is taken just before a request is written.
+// so it is taken just before a request is written. Without it, where a connection has rested for
+// milliseconds only, a request would cost 2 to 9 % less. But an origin that answers twice does so
+// within milliseconds, and nothing else keeps its second answer from another client.
 //
 // TLS is made to read what is there, because it may hold some already. What it says to itself
 // meanwhile, such as tickets for sessions, ends there. What it hands out, or a part of a record, is
