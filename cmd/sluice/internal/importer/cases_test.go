@@ -37,6 +37,12 @@ func TestImportSays(t *testing.T) {
 		{"nginx", "map $cookie_sid $who { default $cookie_sid; '' $remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- cookie:sid", "!mode: shadow", "!cookies:",
 			"# note: who has no cookie:sid counts by address, as in nginx; who has an empty one has one counter with all such"}},
 		{"nginx", "map $http_user_agent $who { default \"\"; ~*spider $http_user_agent; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"User-Agent: ~(?i:spider)", "- header:User-Agent", "!mode: shadow"}},
+		// Variables have names of any case, and a server has one of its names.
+		{"nginx", "limit_req_zone $binary_remote_addr$arg_orderId zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- query:orderId", `orderId: "*"`, "!mode: shadow"}},
+		{"nginx", "limit_req_zone $Http_X_Key zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- header:X-Key", "!mode: shadow"}},
+		{"nginx", "limit_req_zone $server_name zone=a:1m rate=9r/s;\nserver { server_name a.example b.example; limit_req zone=a; }", []string{"- b.example", "- global", "!- host"}},
+		{"nginx", "limit_req_zone $binary_remote_addr$server_name zone=a:1m rate=9r/s;\nserver { server_name a.example; limit_req zone=a; }", []string{"- a.example", "!key:"}},
+		{"nginx", "limit_req_zone $server_name zone=a:1m rate=9r/s;\nserver { server_name _; limit_req zone=a; }", []string{"- host"}},
 		// And in one server.
 		{"nginx", zones + "server { server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"not:", "- a.example"}},
 		{"nginx", zones + "server { listen 81; server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"!not:"}},

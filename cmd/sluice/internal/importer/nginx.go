@@ -18,6 +18,7 @@ type zone struct {
 	cond       condition
 	notes      []string
 	elseSource bool // who has nothing of the key counts by address
+	byServer   bool // $server_name is in the key
 }
 
 // nginxFile is what is known of one.
@@ -349,8 +350,8 @@ func (f *nginxFile) limit(d directive, s scope) {
 	if m := cond.whole(); len(m) > 0 {
 		set("match", m)
 	}
-	if !slices.Equal(z.key, []string{"source"}) {
-		set("key", z.key)
+	if key := z.within(&cond); !slices.Equal(key, []string{"source"}) {
+		set("key", key)
 	}
 	status, shadow := s.status, s.dryRun
 	if kind == "conn " {

@@ -8,11 +8,11 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-var variables = regexp.MustCompile(`\$\{?([a-z0-9_]+)\}?`)
+var variables = regexp.MustCompile(`\$\{?([A-Za-z0-9_]+)\}?`)
 
-// keyParts is what a variable is as a part of a key.
+// keyParts is what a variable is as a part of a key. To nginx its case does not matter.
 func keyParts(name string) (part string, note string) {
-	switch name {
+	switch strings.ToLower(name) {
 	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
 		return "source", ""
 	case "proxy_add_x_forwarded_for", "proxy_protocol_addr":
@@ -27,7 +27,8 @@ func keyParts(name string) (part string, note string) {
 	}
 	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:",
 		"arg_": "query:"} {
-		if rest, is := strings.CutPrefix(name, prefix); is {
+		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			rest := name[len(prefix):]
 			if part == "header:" {
 				words := strings.Split(rest, "_")
 				for i, w := range words {
@@ -43,6 +44,19 @@ func keyParts(name string) (part string, note string) {
 		}
 	}
 	return "", ""
+}
+
+// within is the key in a server. $server_name is the first of its names, whichever was asked for:
+// all requests of a server that has names are one, and its rule has them under match.
+func (z *zone) within(c *condition) []string {
+	if !z.byServer || !slices.ContainsFunc(c.match, func(i yaml.MapItem) bool { return i.Key == "hosts" }) {
+		return z.key
+	}
+	key := slices.DeleteFunc(slices.Clone(z.key), func(part string) bool { return part == "host" })
+	if len(key) == 0 {
+		return []string{"global"}
+	}
+	return key
 }
 
 const requestURI = "$request_uri has the query as well, and a path has not"
@@ -69,6 +83,7 @@ func (f *nginxFile) key(d directive, text string) *zone {
 	}
 	for _, m := range names {
 		part, note := keyParts(m[1])
+		z.byServer = z.byServer || strings.EqualFold(m[1], "server_name")
 		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
 			part = f.mapped(z, from, 0)
 		}
