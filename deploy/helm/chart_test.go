@@ -246,6 +246,72 @@ prometheusRule: {enabled: true}
 	}
 }
 
+// What clients of https, a registry of one's own and a cluster's rules about places need.
+func TestHTTPS(t *testing.T) {
+	got, err := render(t, "sluice", `
+tls: {secretName: shop-tls, port: 8443}
+ports: [{name: limits, port: 8083}]
+imagePullSecrets: [{name: registry}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: edge, operator: Exists}]}]}}}
+env: [{name: REGION, value: eu}]
+volumes: [{name: lists, configMap: {name: lists}}]
+volumeMounts: [{name: lists, mountPath: /etc/sluice/lists, readOnly: true}]
+memcached: {pullPolicy: Always}
+config:
+  origins: [{servers: ["http://shop:80"]}]
+  limit_api: {listen: ":8083", token_file: /etc/sluice/secret/limits.token}
+  rules: [{name: login, limit: 5, match: {path: /login}}]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := got["Deployment sluice"].(*apps.Deployment).Spec.Template.Spec
+	edge := pod.Containers[0]
+	ports := make(map[string]int32)
+	for _, p := range edge.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	mounts := make(map[string]string)
+	for _, m := range edge.VolumeMounts {
+		mounts[m.Name] = m.MountPath
+	}
+	for _, v := range pod.Volumes {
+		if mounts[v.Name] == "" {
+			t.Errorf("volume %s is mounted nowhere", v.Name)
+		}
+		if v.Name == "tls" && v.Secret.SecretName != "shop-tls" {
+			t.Errorf("certificates of %s", v.Secret.SecretName)
+		}
+	}
+	if ports["https"] != 8443 || ports["limits"] != 8083 || len(pod.Volumes) != 4 || len(mounts) != 4 || edge.Env[0].Name != "REGION" ||
+		pod.ImagePullSecrets[0].Name != "registry" || pod.Affinity == nil {
+		t.Errorf("%+v", pod)
+	}
+	served := make(map[string]int32)
+	for _, p := range got["Service sluice"].(*core.Service).Spec.Ports {
+		if ports[p.TargetPort.String()] == 0 {
+			t.Errorf("port %s leads to %s, which no container has", p.Name, p.TargetPort.String())
+		}
+		served[p.Name] = p.Port
+	}
+	if want := map[string]int32{"http": 80, "https": 8443, "limits": 8083}; !maps.Equal(served, want) {
+		t.Errorf("ports %v, want %v", served, want)
+	}
+	if open := got["NetworkPolicy sluice"].(*networking.NetworkPolicy).Spec.Ingress[0].Ports; len(open) != 3 {
+		t.Errorf("clients reach %v", open)
+	}
+	config := got["ConfigMap sluice"].(*core.ConfigMap).Data["sluice.yaml"]
+	for _, want := range []string{"listen_tls: \":8443\"", mounts["tls"] + "/tls.crt", mounts["tls"] + "/tls.key"} {
+		if !strings.Contains(config, want) {
+			t.Errorf("no %q in\n%s", want, config)
+		}
+	}
+	node := got["StatefulSet memcached"].(*apps.StatefulSet).Spec.Template.Spec
+	if node.Containers[0].ImagePullPolicy != core.PullAlways || node.ImagePullSecrets[0].Name != "registry" {
+		t.Errorf("%+v", node)
+	}
+}
+
 // The chart carries the alerts with it, since a package of a chart has nothing from outside its folder.
 func TestAlertsAreThoseOfPrometheus(t *testing.T) {
 	const from, to = "../prometheus/sluice.rules.yml", "sluice/sluice.rules.yml"
@@ -268,6 +334,9 @@ func TestWrongValues(t *testing.T) {
 		"memcached: {enabled: false}":                                 "addresses",
 		"memcached: {addresses: ['10.0.0.1:11211']}":                  "addresses",
 		"limitMemory: 1G":                                             "limitMemory",
+		"ports: [{name: http, port: 8082}]":                           "ports",
+		"ports: [{name: more, port: 8443}]":                           "ports",
+		"tls: {secretName: a}\nconfig: {tls: {folder: /a}}":           "config",
 	} {
 		if _, err := render(t, "sluice", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error about %s", values, err, want)
