@@ -28,32 +28,32 @@ func TestEnvoyConfigurations(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
-		if err := readEnvoy(text); err != nil {
+		if _, err := readEnvoy(text); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
 	for _, wrong := range []string{"static_resource: {}", "static_resources: {clusters: [{name: a, connect_timeout: 0s}]}",
 		`static_resources: {clusters: [{name: a, transport_socket: {name: b, typed_config: {"@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit"}}}]}`} {
-		if err := readEnvoy([]byte(wrong)); err == nil {
+		if _, err := readEnvoy([]byte(wrong)); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}
 	}
 }
 
-func readEnvoy(text []byte) error {
+func readEnvoy(text []byte) (*bootstrap.Bootstrap, error) {
 	var fields any
 	if err := yaml.Unmarshal(text, &fields); err != nil {
-		return err
+		return nil, err
 	}
 	asJSON, err := json.Marshal(fields)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := new(bootstrap.Bootstrap)
 	if err := protojson.Unmarshal(asJSON, c); err != nil {
-		return err
+		return nil, err
 	}
-	return validate(c)
+	return c, validate(c)
 }
 
 // validate asks a message, and those that are packed in it, what is wrong with them.
