@@ -6,6 +6,7 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // An Outcome is what became of a request. Nothing that it points to outlives the call that it is
@@ -40,8 +41,9 @@ type Outcome struct {
 	KeyOf    string // what the key is of
 	KeyStart []byte // its first characters, where a rule shows them
 
-	Country [2]byte // that a rule has found the client in; zero: none
-	ASN     uint32  // of the client, in the same way
+	Facts   *key.View // those that rules have asked for (View.Found)
+	Country [2]byte   // that a rule has found the client in; zero: none
+	ASN     uint32    // of the client, in the same way
 }
 
 // tell tells observers what became of the request, whose answer is made.
@@ -116,6 +118,7 @@ func (x *Exchange) became() *Outcome {
 		}
 	}
 	o.Country, o.ASN = x.decision.Located()
+	o.Facts = x.decision.Known()
 	return o
 }
 

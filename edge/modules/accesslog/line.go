@@ -110,6 +110,15 @@ func appendJSON(b []byte, e *edge.Outcome, edge string, sample uint64) []byte {
 	if e.ASN != 0 {
 		b = strconv.AppendUint(append(b, `,"asn":`...), uint64(e.ASN), 10)
 	}
+	if e.Facts != nil {
+		for i := 0; ; i++ {
+			name, value, is := e.Facts.Found(i)
+			if !is {
+				break
+			}
+			b = appendText(b, name, value)
+		}
+	}
 	if e.Limit > 0 {
 		b = append(b, `,"estimate":`...)
 		b = strconv.AppendFloat(b, e.Estimate, 'f', 2, 64)

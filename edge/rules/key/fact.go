@@ -64,13 +64,18 @@ func (v *View) value(k *found) []byte {
 	return v.facts[k.from:k.to:k.to]
 }
 
-// Found are the facts that have been asked for and are known, by the names of their lines in a log.
-func (v *View) Found(yield func(name string, value []byte) bool) {
-	for i := range v.found {
-		if k := &v.found[i]; k.from < k.to && !yield(k.fact.Name, v.value(k)) {
-			return
-		}
+// Found is the i-th of the facts that were asked for, by the name of its line in a log; it is empty
+// of one that is not known, or that operators do not write. It reports false for one that there is
+// not.
+func (v *View) Found(i int) (name string, value []byte, is bool) {
+	if i >= len(v.found) {
+		return "", nil, false
 	}
+	k := &v.found[i]
+	if k.fact.Match != "" {
+		value = v.value(k)
+	}
+	return k.fact.Name, value, true
 }
 
 // DigestOfFact is the digest of a key of a fact alone with this value.
