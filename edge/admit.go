@@ -47,7 +47,7 @@ func (x *Exchange) meet() bool {
 	case x.answeredAt(x.snap.proofs):
 		return false
 	case x.denied():
-		x.server.refusals.Hit(x.source)
+		x.server.heaviest.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
 		x.respond(refusedByList)
@@ -103,7 +103,7 @@ func (x *Exchange) decide() bool {
 		x.grant()
 		return false
 	}
-	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
+	if limit := x.server.bounds.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
 		x.respond(proxy.TooLarge)
 		return false
 	}
@@ -121,7 +121,7 @@ func (x *Exchange) identify() {
 	}
 	x.source = x.snap.sources.Of(x.client)
 	x.covering = x.server.limiter.Blocks.WiderPrefixes(address.Single(x.client), x.covering[:0])
-	x.server.requests.Hit(x.source)
+	x.server.heaviest.requests.Hit(x.source)
 }
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
@@ -254,9 +254,9 @@ func (x *Exchange) note() {
 	x.blocks()
 	switch {
 	case d.Refused():
-		x.server.refusals.Hit(x.source)
+		x.server.heaviest.refusals.Hit(x.source)
 	case d.Verdict == limiter.Shadowed:
-		x.server.notEnforced.Hit(x.source)
+		x.server.heaviest.notEnforced.Hit(x.source)
 	}
 	x.noteKeys()
 	x.noteLimits()
@@ -268,7 +268,7 @@ const near = 0.95
 
 // noteLimits remembers at which limits the request's sources are.
 func (x *Exchange) noteLimits() {
-	d, to := &x.decision, x.server.atLimit
+	d, to := &x.decision, x.server.heaviest.atLimit
 	for i := range d.Results {
 		r := &d.Results[i]
 		ask := r.Reservation
@@ -283,7 +283,7 @@ func (x *Exchange) noteLimits() {
 
 // noteKeys remembers the keys that rules have counted the request by.
 func (x *Exchange) noteKeys() {
-	d, to := &x.decision, x.server.keys
+	d, to := &x.decision, x.server.heaviest.keys
 	x.keys = d.Keys(x.keys[:0])
 	for i := range x.keys {
 		k := &x.keys[i]
@@ -350,7 +350,7 @@ func (x *Exchange) measured() {
 
 // wait returns when all channels are closed, at most after the budget of a wait for the tier.
 func (s *Server) wait(replies []<-chan struct{}) {
-	timer := time.NewTimer(s.budget)
+	timer := time.NewTimer(s.bounds.wait)
 	defer timer.Stop()
 	for _, h := range replies {
 		select {
@@ -379,7 +379,7 @@ func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 	}
 	for _, r := range snap.sheds {
 		if blocked, is := r.Blocked(&s.limiter, peer, source, covering, now); is {
-			s.open.Stats.Shed.Add(1)
+			s.listening.open.Stats.Shed.Add(1)
 			return blocked
 		}
 	}

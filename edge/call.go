@@ -114,9 +114,9 @@ func (c *Call) charge() {
 	if !x.source.IsValid() {
 		return
 	}
-	x.server.requests.Hit(x.source)
+	x.server.heaviest.requests.Hit(x.source)
 	if x.barred {
-		x.server.refusals.Hit(x.source)
+		x.server.heaviest.refusals.Hit(x.source)
 	}
 }
 

@@ -19,8 +19,8 @@ func (s *Server) Collector() prometheus.Collector {
 	return metric.Collector(func(to metric.Sink) {
 		now, snap := time.Now(), s.snap.Load()
 		s.stats.collect(to)
-		s.open.Collect(to)
-		s.http2.Collect(to)
+		s.listening.open.Collect(to)
+		s.listening.http2.Collect(to)
 		snap.collect(to)
 		snap.rules.Collect(to)
 		snap.origins.Collect(to, now)
@@ -145,7 +145,7 @@ func (s *Server) collectAtLimit(to metric.Sink, snap *snapshot, now time.Time) {
 	for r, l := range snap.rules.EachLimit() {
 		of[l.Counter.ID] = r.Config.Name
 	}
-	for id, source := range s.atLimit.Each(now) {
+	for id, source := range s.heaviest.atLimit.Each(now) {
 		if rule, known := of[id]; known && !once[at{rule, source}] {
 			once[at{rule, source}] = true
 			n[rule]++

@@ -32,9 +32,9 @@ func (s *Server) Ready() bool { return s.Unready() == "" }
 // it, or by its tier; "": it should.
 func (s *Server) Unready() string {
 	switch {
-	case s.draining.Load():
+	case s.leaving.draining.Load():
 		return "draining"
-	case s.drained.Load() != nil:
+	case s.leaving.drained.Load() != nil:
 		return "drained"
 	case s.tier.Unready != nil:
 		return s.tier.Unready()
@@ -49,34 +49,34 @@ func (s *Server) Unready() string {
 func (s *Server) DrainByHand(by control.Operator,
 	now time.Time) (d *control.Drained, changed bool) {
 	d = &control.Drained{Since: now.UTC(), By: by.Who, From: by.From}
-	if s.drained.CompareAndSwap(nil, d) {
+	if s.leaving.drained.CompareAndSwap(nil, d) {
 		return d, true
 	}
-	if was := s.drained.Load(); was != nil {
+	if was := s.leaving.drained.Load(); was != nil {
 		return was, false
 	}
 	return s.DrainByHand(by, now) // undrained meanwhile
 }
 
 // Undrain ends what DrainByHand began, and returns that; nil: nothing.
-func (s *Server) Undrain() *control.Drained { return s.drained.Swap(nil) }
+func (s *Server) Undrain() *control.Drained { return s.leaving.drained.Swap(nil) }
 
 // Drained is since when an operator has the server out of service; nil: none has.
-func (s *Server) Drained() *control.Drained { return s.drained.Load() }
+func (s *Server) Drained() *control.Drained { return s.leaving.drained.Load() }
 
 // Leave announces that the server will stop: it still takes requests, but is not Ready, and asks
 // clients to close.
 func (s *Server) Leave() {
-	if s.draining.CompareAndSwap(false, true) {
-		s.open.Left.Store(time.Now().UnixNano())
+	if s.leaving.draining.CompareAndSwap(false, true) {
+		s.listening.open.Left.Store(time.Now().UnixNano())
 	}
 }
 
 // Connections is how many are open.
-func (s *Server) Connections() int { return s.open.Open() }
+func (s *Server) Connections() int { return s.listening.open.Open() }
 
 // Hurry has Drain close idle connections without more notice than this.
-func (s *Server) Hurry(notice time.Duration) { s.open.Notice.Store(int64(notice)) }
+func (s *Server) Hurry(notice time.Duration) { s.listening.open.Notice.Store(int64(notice)) }
 
 // Drain stops accepting, lets every request in flight finish, and returns when no connection is
 // left or ctx is done; what is still open then is cut, and the error reports it. Idle connections
@@ -84,8 +84,8 @@ func (s *Server) Hurry(notice time.Duration) { s.open.Notice.Store(int64(notice)
 func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()
-	s.open.Notice.CompareAndSwap(0, int64(notice)) // unless a shorter deadline is set already
-	listeners := s.listeners
+	s.listening.open.Notice.CompareAndSwap(0, int64(notice)) // unless a shorter deadline is set already
+	listeners := s.listening.listeners
 	s.apply.Unlock()
 	for _, l := range listeners {
 		l.Stop()
@@ -98,15 +98,15 @@ func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.open.Open() > 0 && ctx.Err() == nil {
-		s.open.Retire(time.Now())
+	for s.listening.open.Open() > 0 && ctx.Err() == nil {
+		s.listening.open.Retire(time.Now())
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
-	cut := s.open.Open() > 0
-	s.open.CloseAll()
+	cut := s.listening.open.Open() > 0
+	s.listening.open.CloseAll()
 	var err error
 	if cut {
 		err = errCut

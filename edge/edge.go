@@ -54,8 +54,6 @@ import (
 	"sluice/edge/peaks"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
-	"sluice/edge/seen"
-	"sluice/edge/top"
 	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/edge/wall"
@@ -89,44 +87,60 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	http        *fasthttp.Server
-	http2       *http2.Server
-	protocols   []string // over TLS, those that are liked best first
-	open        *listen.Registry
-	listeners   []*listen.Listener // guarded by apply
-	limiter     limiter.Limiter
-	tier        Tier
-	budget      time.Duration // of a wait for the tier
-	limits      front.Limits
-	bounds      proxy.Bounds
-	secret      key.Secret
-	stats       *stats
-	warn        func(message string, args ...any)
-	use         Modules
-	snap        atomic.Pointer[snapshot]
-	draining    atomic.Bool
-	drained     atomic.Pointer[control.Drained] // by hand; nil: it is not
-	requests    *top.Top                        // sources with the most requests
-	refusals    *top.Top                        // sources that are refused most
-	notEnforced *top.Top                        // sources that shadows would refuse most
-	keys        *seen.Keys
-	atLimit     *seen.AtLimit
-	name        string
-	events      *events.Log
-	faded       atomic.Int64
-	apply       sync.Mutex // one Apply at a time
-	exchanges   sync.Pool  // of *Exchange
-	http1       sync.Pool  // of *http1Exchange
+	listening listening
+	leaving   leaving
+	bounds    bounds
+	apply     sync.Mutex // one Apply at a time
+	snap      atomic.Pointer[snapshot]
+	use       Modules
+	limiter   limiter.Limiter
+	tier      Tier
+	secret    key.Secret
+	pools     pools
+
+	// What is seen of requests
+	stats      *stats
+	heaviest   heaviest
+	unbelieved address.Unbelieved
+	tries      tryout.Registry
+	peaks      peaks.Registry
+	name       string
+	events     *events.Log
+	warn       func(message string, args ...any)
 
 	lists *lists.Store
 	geo   *geo.Store
-	tries tryout.Registry
-	peaks peaks.Registry
-
-	unbelieved address.Unbelieved
-	wall       *wall.Wall
+	wall  *wall.Wall
 
 	*control.Admin // what operators see and say
+}
+
+// listening is where clients come in.
+type listening struct {
+	http      *fasthttp.Server
+	http2     *http2.Server
+	protocols []string // over TLS, those that are liked best first
+	open      *listen.Registry
+	listeners []*listen.Listener // guarded by Server.apply
+}
+
+// leaving is whether the edge is to get no more requests.
+type leaving struct {
+	draining atomic.Bool
+	drained  atomic.Pointer[control.Drained] // by hand; nil: it is not
+}
+
+// bounds are those of every request, whatever the configuration in force says.
+type bounds struct {
+	wait   time.Duration // for the tier
+	limits front.Limits
+	proxy  proxy.Bounds
+}
+
+// pools are what requests use, one after the other.
+type pools struct {
+	exchanges sync.Pool // of *Exchange
+	http1     sync.Pool // of *http1Exchange
 }
 
 // New makes a server. Nothing is started yet.
@@ -138,16 +152,15 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		limiter: limiter.Limiter{Counters: o.Table, Blocks: o.Blocks, Up: o.Tier.Up,
 			Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
-		tier:     o.Tier,
-		budget:   c.PoP.Wait,
-		limits:   c.Limits,
+		tier: o.Tier,
+		bounds: bounds{wait: c.PoP.Wait, limits: c.Limits, proxy: proxy.Bounds{
+			BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}},
 		secret:   key.NewSecret(o.Secret),
 		stats:    newStats(),
 		name:     o.Name,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), notEnforced: top.New(), keys: seen.New(),
-		atLimit: seen.NewAtLimit(),
-		warn:    o.Warn, use: o.Use, lists: o.Lists, geo: o.Geo,
+		heaviest: newHeaviest(),
+		warn:     o.Warn, use: o.Use, lists: o.Lists, geo: o.Geo,
 	}
 	if s.lists == nil {
 		s.lists = new(lists.Store)
@@ -160,20 +173,19 @@ func New(o Options) (*Server, error) {
 	}
 	s.Admin = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret,
-		Requests: s.requests, Refusals: s.refusals, NotEnforced: s.notEnforced, Keys: s.keys,
+		Requests: s.heaviest.requests, Refusals: s.heaviest.refusals,
+		NotEnforced: s.heaviest.notEnforced, Keys: s.heaviest.keys,
 		Events: o.Events,
 		Kernel: s.inKernel,
 	})
-	if s.budget > 0 {
+	if s.bounds.wait > 0 {
 		s.limiter.Wait = s.wait
 	}
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout,
-		Via: o.Via}
-	s.exchanges.New = func() any { return newExchange(s) }
-	s.http1.New = func() any { return newHTTP1Exchange(s) }
+	s.pools.exchanges.New = func() any { return newExchange(s) }
+	s.pools.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.events != nil {
 		o.Blocks.Observe = s.learned
 	}
@@ -185,9 +197,9 @@ func New(o Options) (*Server, error) {
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	site := &front.Server{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1,
 		Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
-	s.http = site.Server()
+	s.listening.http = site.Server()
 	s.speakHTTP2(c, site)
-	s.open, err = listen.NewRegistry(site, listen.Admission{
+	s.listening.open, err = listen.NewRegistry(site, listen.Admission{
 		Source: func(peer netip.Addr) (counter.Source, bool) {
 			return s.snap.Load().
 				sources.Connection(peer)
@@ -206,8 +218,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := s.open.Memory; m != nil { // streams give way before connections do
-		s.http2.Memory = http2.NewMemory(max(m.Free, c.Limits.Memory/16), s.open.Source)
+	if m := s.listening.open.Memory; m != nil { // streams give way before connections do
+		s.listening.http2.Memory = http2.NewMemory(max(m.Free, c.Limits.Memory/16),
+			s.listening.open.Source)
 	}
 	return s, nil
 }
@@ -226,42 +239,42 @@ func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
 // ServeEntry is Serve on a socket of a listener of which more is said; with certificates its
 // clients speak TLS.
 func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certificates) error {
-	l := s.open.NewListener(e)
+	l := s.listening.open.NewListener(e)
 	if l.Listener = ln; c != nil {
-		l.TLS = c.Config(s.protocols...)
+		l.TLS = c.Config(s.listening.protocols...)
 	}
 	s.apply.Lock()
-	if s.draining.Load() {
+	if s.leaving.draining.Load() {
 		s.apply.Unlock()
 		return ln.Close() // drained before it began
 	}
-	s.listeners = append(s.listeners, l)
+	s.listening.listeners = append(s.listening.listeners, l)
 	s.apply.Unlock()
 	listen.BoundUnsent(ln)
-	return s.http.Serve(l)
+	return s.listening.http.Serve(l)
 }
 
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that
 // is configured, trusted proxies that know it.
 func (s *Server) speakHTTP2(c *config.Config, site *front.Server) {
-	s.protocols = []string{"http/1.1"}
+	s.listening.protocols = []string{"http/1.1"}
 	// The handshake was all there is to it
-	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil })
-	s.http2 = &http2.Server{Server: site, MaxStreams: c.HTTP2.MaxStreams,
+	s.listening.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil })
+	s.listening.http2 = &http2.Server{Server: site, MaxStreams: c.HTTP2.MaxStreams,
 		Start: func(st *http2.Stream) http2.Continuation { return s.Start(st) }, Tunnels: s.offersTunnels,
-		Leaving: s.draining.Load, Abused: s.abused,
+		Leaving: s.leaving.draining.Load, Abused: s.abused,
 		Awaited: func() int { return s.snap.Load().origins.Ahead }}
 	if !c.HTTP2.Enabled {
 		return
 	}
-	s.protocols = []string{"h2", "http/1.1"}
-	s.http.NextProto("h2", func(nc net.Conn) error {
+	s.listening.protocols = []string{"h2", "http/1.1"}
+	s.listening.http.NextProto("h2", func(nc net.Conn) error {
 		client := front.TakeOver(nc)
 		// Of its own: fasthttp's has the stack that a handshake takes, for as long as the
 		// connection is open
 		go func() {
 			defer client.Close()
-			s.http2.Serve(client)
+			s.listening.http2.Serve(client)
 		}()
 		return nil
 	})
@@ -270,7 +283,7 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Server) {
 			if client.Secure || !address.IsIn(s.snap.Load().sources.Trust, client.From()) {
 				return false
 			}
-			s.http2.Serve(client)
+			s.listening.http2.Serve(client)
 			return true
 		}
 	}
@@ -295,11 +308,11 @@ func (s *Server) Watch(ctx context.Context) {
 
 // Registry has the connections that are open. Upstreams are the origins in force: a reload has
 // others. Both are for tests of those rooms, which have a whole edge around them.
-func (s *Server) Registry() *listen.Registry   { return s.open }
+func (s *Server) Registry() *listen.Registry   { return s.listening.open }
 func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
 
 // ServeConn serves one connection that was admitted, until it is over.
-func (s *Server) ServeConn(c *front.Client) { _ = s.http.ServeConn(front.New(c)) }
+func (s *Server) ServeConn(c *front.Client) { _ = s.listening.http.ServeConn(front.New(c)) }
 
 // Events is what has happened lately; nil if it is not kept.
 func (s *Server) Events() *events.Log { return s.events }
@@ -309,19 +322,10 @@ func (s *Server) Events() *events.Log { return s.events }
 func (s *Server) Sweep(now time.Time) {
 	for s.limiter.Blocks.Sweep(now) {
 	}
-	s.open.Memory.Sweep(now)
+	s.listening.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
 	s.sweepPeaks(now)
-	switch at := s.faded.Load(); {
-	case at == 0:
-		s.faded.Store(now.UnixNano())
-	case now.UnixNano()-at >= int64(top.Half):
-		s.faded.Store(now.UnixNano())
-		s.requests.Fade()
-		s.refusals.Fade()
-		s.notEnforced.Fade()
-		s.keys.Fade()
-	}
+	s.heaviest.fade(now)
 	origins := s.snap.Load().origins
 	for _, o := range origins.All {
 		o.Sweep(now)

@@ -40,7 +40,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 				by + control.Reason(b.Reason) + shadows(&r.Rule),
 				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(),
 				Limit: l.Counter.Limit, Until: b.End,
-				KeyStart: s.keys.Start(r.KeyName(), k.Source).String()})
+				KeyStart: s.heaviest.keys.Start(r.KeyName(), k.Source).String()})
 		}
 	}
 }

@@ -52,7 +52,7 @@ type Front interface {
 // or answered, logged, and counted once its answer is over. After it f is not called any more,
 // except for the function given to Hijack.
 func (s *Server) Handle(f Front) {
-	x := s.exchanges.Get().(*Exchange)
+	x := s.pools.exchanges.Get().(*Exchange)
 	x.begin(f)
 	x.Run()
 }
@@ -62,7 +62,7 @@ func (s *Server) Handle(f Front) {
 // have to wait; nil: there is none. A request whose verdict may have to wait is served there from
 // beginning to end.
 func (s *Server) Start(f Front) http2.Continuation {
-	x := s.exchanges.Get().(*Exchange)
+	x := s.pools.exchanges.Get().(*Exchange)
 	x.begin(f)
 	if !x.settled() {
 		return x
@@ -124,7 +124,7 @@ func newHTTP1Exchange(s *Server) *http1Exchange {
 // writes an answer of the edge's own after its handler has returned. Only a client that is blocked
 // is judged before.
 func (s *Server) beginHTTP1(on *front.HeadFilter) *front.Exchange {
-	w := s.http1.Get().(*http1Exchange)
+	w := s.pools.http1.Get().(*http1Exchange)
 	w.end.Reset(on)
 	w.begin(&w.end)
 	return &w.end

@@ -78,7 +78,7 @@ func newExchange(s *Server) *Exchange { return new(Exchange).of(s) }
 func (x *Exchange) of(s *Server) *Exchange {
 	x.server, x.read = s, x.decision.ReadAnswer
 	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted,
-		x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
+		x.forwarding.Ours = &s.bounds.proxy, s.warn, s.fault, x.counted, x.ours
 	return x
 }
 
@@ -116,10 +116,10 @@ func (x *Exchange) release() {
 	x.snap, x.front, x.Request = nil, nil, nil
 	if x.whole != nil {
 		x.whole.end.Release()
-		s.http1.Put(x.whole)
+		s.pools.http1.Put(x.whole)
 		return
 	}
-	s.exchanges.Put(x)
+	s.pools.exchanges.Put(x)
 }
 
 // handle is the life of a request, from its checked head to its answer. It reports whether it is
@@ -254,7 +254,7 @@ func (x *Exchange) finish() (hijacked bool) {
 	if x.front.SkipBody() {
 		r.At = time.Time{}
 	}
-	if s.draining.Load() || x.front.Going() {
+	if s.leaving.draining.Load() || x.front.Going() {
 		x.front.Last()
 	}
 	if r.from != fromOrigin {

@@ -30,7 +30,7 @@ func (s *Server) newWall() *wall.Wall {
 			return s.limiter.Blocks.Loosened() +
 				uint64(s.snap.Load().generation)
 		},
-		Leaving: s.draining.Load,
+		Leaving: s.leaving.draining.Load,
 		Warn:    s.warn,
 	})
 }
@@ -102,7 +102,7 @@ func overlaps(t *bart.Lite, p netip.Prefix) bool { return t != nil && t.Overlaps
 func (s *Server) ports() (list []uint16) {
 	s.apply.Lock()
 	defer s.apply.Unlock()
-	for _, l := range s.listeners {
+	for _, l := range s.listening.listeners {
 		if addr, ok := l.Addr().(*net.TCPAddr); ok {
 			list = append(list, uint16(addr.Port))
 		}
