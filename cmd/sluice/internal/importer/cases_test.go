@@ -39,6 +39,9 @@ func TestImportSays(t *testing.T) {
 		{"nginx", "map $http_user_agent $who { default \"\"; ~*spider $http_user_agent; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"User-Agent: ~(?i:spider)", "- header:User-Agent", "!mode: shadow"}},
 		// Variables have names of any case, and a server has one of its names.
 		{"nginx", "limit_req_zone $binary_remote_addr$arg_orderId zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- query:orderId", `orderId: "*"`, "!mode: shadow"}},
+		{"nginx", "limit_req_zone $binary_remote_addr$Request_URI zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"mode: shadow"}},
+		{"nginx", "limit_req_zone $HTTP_X_Forwarded_For zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"mode: shadow"}},
+		{"nginx", "limit_req_zone $Cookie_Sid zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- cookie:Sid", "!mode: shadow"}},
 		{"nginx", "limit_req_zone $Http_X_Key zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- header:X-Key", "!mode: shadow"}},
 		{"nginx", "limit_req_zone $server_name zone=a:1m rate=9r/s;\nserver { server_name a.example b.example; limit_req zone=a; }", []string{"- b.example", "- global", "!- host"}},
 		{"nginx", "limit_req_zone $binary_remote_addr$server_name zone=a:1m rate=9r/s;\nserver { server_name a.example; limit_req zone=a; }", []string{"- a.example", "!key:"}},

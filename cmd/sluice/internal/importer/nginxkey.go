@@ -10,9 +10,22 @@ import (
 
 var variables = regexp.MustCompile(`\$\{?([A-Za-z0-9_]+)\}?`)
 
-// keyParts is what a variable is as a part of a key. To nginx its case does not matter.
+// spelled is a variable's name as nginx has it, to which case does not matter, but for what names a
+// parameter or a cookie, whose names have case here.
+func spelled(name string) string {
+	lower := strings.ToLower(name)
+	for _, prefix := range []string{"arg_", "cookie_"} {
+		if strings.HasPrefix(lower, prefix) {
+			return prefix + name[len(prefix):]
+		}
+	}
+	return lower
+}
+
+// keyParts is what a variable is as a part of a key.
 func keyParts(name string) (part string, note string) {
-	switch strings.ToLower(name) {
+	name = spelled(name)
+	switch name {
 	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
 		return "source", ""
 	case "proxy_add_x_forwarded_for", "proxy_protocol_addr":
@@ -27,8 +40,7 @@ func keyParts(name string) (part string, note string) {
 	}
 	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:",
 		"arg_": "query:"} {
-		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			rest := name[len(prefix):]
+		if rest, is := strings.CutPrefix(name, prefix); is {
 			if part == "header:" {
 				words := strings.Split(rest, "_")
 				for i, w := range words {
@@ -69,7 +81,7 @@ func (z *zone) named(variable, note string) {
 		return
 	}
 	z.notes = append(z.notes, note)
-	if note == namesClient("$"+variable) || note == requestURI {
+	if note == namesClient("$"+spelled(variable)) || note == requestURI {
 		z.cond.unknown = append(z.cond.unknown, "$"+variable)
 	}
 }
@@ -83,7 +95,7 @@ func (f *nginxFile) key(d directive, text string) *zone {
 	}
 	for _, m := range names {
 		part, note := keyParts(m[1])
-		z.byServer = z.byServer || strings.EqualFold(m[1], "server_name")
+		z.byServer = z.byServer || spelled(m[1]) == "server_name"
 		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
 			part = f.mapped(z, from, 0)
 		}
