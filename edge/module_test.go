@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"sluice/edge"
 	"sluice/edge/config"
@@ -256,4 +260,62 @@ func observed(told func(*edge.Outcome)) func(*edge.Options) {
 			return edge.Points{Observers: []edge.Observer{{
 				Answered: func(_ *edge.Exchange, o *edge.Outcome) { told(o) }}}}, nil
 		}})
+}
+
+// A watcher writes down what it is told.
+type watcher struct {
+	name  string
+	notes *[]string
+}
+
+func (w watcher) note(format string, args ...any) {
+	*w.notes = append(*w.notes, w.name+" "+fmt.Sprintf(format, args...))
+}
+
+func (w watcher) Attempt(server string) { w.note("attempt at %s", server) }
+func (w watcher) Unreachable(error)     { w.note("unreachable") }
+func (w watcher) Failed(error)          { w.note("failed") }
+func (w watcher) Answered(status int)   { w.note("answered %d", status) }
+func (w watcher) AppendHead(b []byte) []byte {
+	return append(append(b, "\r\nX-Watched: "...), w.name...)
+}
+func (w watcher) Ended(o *edge.Outcome, failed bool) {
+	w.note("ended %d %s %s, failed %t", o.Status, o.From, o.Verdict, failed)
+}
+
+// Those who watch a request are told of it in the order of modules: of its attempts at origins, if
+// there are any, and of its end. Who watches some requests is told of no other.
+func TestWatchers(t *testing.T) {
+	var notes []string
+	watching := func(name, path string) edge.Module {
+		return edge.Module{Name: name, Prepare: func(*edge.Setup) (edge.Points, error) {
+			return edge.Points{Observers: []edge.Observer{{
+				Watch: func(x *edge.Exchange) edge.Watcher {
+					if string(x.Path) != path {
+						return nil
+					}
+					return watcher{name, &notes}
+				}}}}, nil
+		}}
+	}
+	var watched []string
+	s := before(t, "deny: [198.51.100.0/24]", func(_ http.ResponseWriter, r *http.Request) {
+		watched = append(watched, strings.Join(r.Header.Values("X-Watched"), ", "))
+	}, edgetest.Using(watching("first", "/a"), watching("second", "/a"), watching("third", "/b")))
+	at := s.Upstreams().All[0].Name
+	denied := edgetest.NewExchange("GET", "/b")
+	denied.From = netip.MustParseAddr("198.51.100.1")
+	for _, e := range []*edgetest.Exchange{edgetest.NewExchange("GET", "/a"),
+		edgetest.NewExchange("GET", "/c"), denied} {
+		s.Handle(e)
+	}
+	want := []string{"first attempt at " + at, "second attempt at " + at, "first answered 200",
+		"second answered 200", "first ended 200 origin , failed false",
+		"second ended 200 origin , failed false", "third ended 403 edge denied, failed false"}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"first, second", ""}, watched); diff != "" {
+		t.Error(diff)
+	}
 }
