@@ -188,7 +188,7 @@ func (x *Exchange) match() {
 		return
 	}
 	if x.spared != "" {
-		defer d.OnlyNaming(x.spared)
+		defer x.spareRules()
 	}
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
@@ -199,6 +199,15 @@ func (x *Exchange) match() {
 			}
 		}
 	}
+}
+
+// spareRules leaves out the rules that do not name the method that they are to spare, unless the
+// source is blocked under them.
+func (x *Exchange) spareRules() {
+	d := &x.decision
+	d.Rules = slices.DeleteFunc(d.Rules, func(r *rules.Rule) bool {
+		return !slices.Contains(r.Config.Match.Methods, x.spared) && !x.isBlockedBy(r)
+	})
 }
 
 // judge decides under them. If it is unclear which source one of them counts, or whether it is
@@ -329,10 +338,12 @@ func (x *Exchange) believe(v *verify.Verifier) bool {
 
 // isBlocked reports whether one of the rules blocks the source, whatever it claims.
 func (x *Exchange) isBlocked() bool {
-	return slices.ContainsFunc(x.decision.Rules, func(r *rules.Rule) bool {
-		return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client,
-			x.source, x.covering, x.now)
-	})
+	return slices.ContainsFunc(x.decision.Rules, x.isBlockedBy)
+}
+
+func (x *Exchange) isBlockedBy(r *rules.Rule) bool {
+	return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client,
+		x.source, x.covering, x.now)
 }
 
 // measured has the limiter decide, and measures a sample of that.

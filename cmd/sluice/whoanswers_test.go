@@ -20,6 +20,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
+	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
 )
 
@@ -72,6 +73,7 @@ func begins(path string) func(*wish) { return func(w *wish) { w.path = path + w.
 func claims(folder, origin, bad string) []claim {
 	by, secret := control.Operator{Who: "anna"}, folder+"/hs256"
 	clients := "[" + strings.Join(claimants, ", ") + "]"
+	countries := "geo: {country: " + folder + "/country.mmdb}"
 	return []claim{
 		{name: "form", change: func(w *wish) { w.path += strings.Repeat("/", 70) }},
 		{name: "health path", change: func(w *wish) { w.path += "healthz" }},
@@ -83,6 +85,7 @@ func claims(folder, origin, bad string) []claim {
 			_, err := e.List(control.Deny, client, time.Hour, "", by, time.Now())
 			return err
 		})},
+		{name: "deny by country", settings: countries + "\ndeny: ['country:DE']"},
 		{name: "redirect", redirect: true},
 		{name: "maintenance", before: func(e *edgetest.Edge) error {
 			_, err := e.Maintain(time.Hour, nil, "", by, time.Now())
@@ -93,6 +96,7 @@ func claims(folder, origin, bad string) []claim {
 			_, err := e.List(control.Allow, client, time.Hour, "", by, time.Now())
 			return err
 		})},
+		{name: "allow by country", settings: countries + "\nallow: ['country:DE']"},
 		{name: "block", rule: "{name: blocked, limit: 1000}",
 			before: ordered(func(e *edgetest.Edge, client string) error {
 				_, err := e.Block("blocked", client, time.Hour, "", by, time.Now())
@@ -108,6 +112,10 @@ func claims(folder, origin, bad string) []claim {
 		{name: "limit that closes", rule: "{name: closes, limit: 1, window: 1h, action: close}"},
 		{name: "limit with a body", rule: "{name: own, limit: 1, window: 1h, " +
 			"response: {content_type: text/plain, body: own}}"},
+		{name: "limit that challenges", rule: "{name: asks, limit: 1, window: 1h, key: path, " +
+			"action: challenge}", change: adds("Accept: text/html")},
+		{name: "limit that tags", rule: "{name: tags, limit: 1, window: 1h, action: tag, " +
+			"tag: {header: x-over, value: tags}}"},
 		{name: "no tier", rule: "{name: closed, limit: 1000, on_store_failure: closed}"},
 		{name: "key twice", rule: "{name: keyed, limit: 1000, key: 'header:x-key'}",
 			change: adds("X-Key: a", "X-Key: b")},
@@ -126,12 +134,29 @@ func claims(folder, origin, bad string) []claim {
 			w.method = "OPTIONS"
 			adds("Origin: https://b.example", "Access-Control-Request-Method: PUT")(w)
 		}},
+		{name: "cors", settings: "cors: {origins: ['https://b.example']}", change: func(w *wish) {
+			if !slices.Contains(w.header, "Origin: https://b.example") {
+				adds("Origin: https://b.example")(w)
+			}
+		}},
 		{name: "no origin", settings: "origins: [{hosts: [b], servers: ['" + origin + "']}]"},
 		{name: "bad answer", settings: "origins: [{servers: ['" + bad + "']}]"},
 	}
 }
 
-// TestWhoAnswers holds the answer to a request that two claims are about: to three requests, one
+// together are three claims that have a say in one answer.
+var together = []string{
+	"preflight + cors + deny", "preflight + cors + deny by country", "preflight + cors + redirect",
+	"preflight + cors + maintenance", "preflight + cors + block", "preflight + cors + limit",
+	"preflight + cors + limit that redirects", "preflight + cors + limit that challenges",
+	"preflight + cors + check", "proof + maintenance + limit that challenges",
+	"proof + redirect + maintenance", "deny by country + page + cors", "redirect + allow + cors",
+	"maintenance + allow by country + page", "limit that challenges + page + cors",
+	"limit that challenges + block + page", "limit that challenges + allow by country + check",
+	"limit that challenges + limit that tags + shed", "limit that redirects + page + cors",
+}
+
+// TestWhoAnswers holds the answer to a request that two claims are about, or three: to three requests, one
 // after the other on a connection, as long as it stays open. The table has status and code, whether
 // the origin has answered, whether a limit's headers are there, and whether the connection ends.
 func TestWhoAnswers(t *testing.T) {
@@ -140,6 +165,8 @@ func TestWhoAnswers(t *testing.T) {
 	for name, text := range files {
 		edgetest.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
+	geotest.Countries(t, folder+"/country.mmdb",
+		map[string]string{"127.0.0.0/8": "DE", proxiedClient + "/32": "DE"})
 	certificates := edgetest.CertificatesIn(t, folder)
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
 	all := claims(folder, origin, edgetest.StartRecorder(t, func(int, string) string { return "nonsense" }).URL())
@@ -156,9 +183,8 @@ func TestWhoAnswers(t *testing.T) {
 		for j := i; j < len(all); j++ {
 			pair := all[i : i+1]
 			what := all[i].name
-			origins := strings.Count(all[i].settings+all[j].settings, "origins:")
-			if i != j && origins > 1 {
-				continue // a configuration has them once
+			if i != j && sameSection(all[i].settings, all[j].settings) {
+				continue // a configuration has it once
 			}
 			if i != j {
 				pair, what = []claim{all[i], all[j]}, what+" + "+all[j].name
@@ -166,7 +192,26 @@ func TestWhoAnswers(t *testing.T) {
 			t.Run(what, func(t *testing.T) { row(what, answersTo(t, origin, certificates, pair)) })
 		}
 	}
+	for _, names := range together {
+		var several []claim
+		for name := range strings.SplitSeq(names, " + ") {
+			i := slices.IndexFunc(all, func(c claim) bool { return c.name == name })
+			several = append(several, all[i])
+		}
+		t.Run(names, func(t *testing.T) { row(names, answersTo(t, origin, certificates, several)) })
+	}
 	golden.Check(t, "who-answers.txt", []byte(table.String()))
+}
+
+// sameSection reports whether two settings are in one section of a configuration.
+func sameSection(a, b string) bool {
+	for line := range strings.Lines(a) {
+		name, _, _ := strings.Cut(line, ":")
+		if name != "" && strings.Contains("\n"+b, "\n"+name+":") {
+			return true
+		}
+	}
+	return false
 }
 
 // answersTo is what each of the clients gets.
@@ -188,7 +233,7 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 		redirects, down = redirects || c.redirect, down || c.name == "no tier"
 	}
 	yaml := strings.Join(settings, "\n") + "\nrules: [" + strings.Join(rules, ", ") + "]\n"
-	if !strings.Contains(yaml, "origins:") {
+	if !strings.Contains("\n"+yaml, "\norigins:") {
 		yaml += "origins: [{servers: ['" + origin + "']}]\n"
 	}
 	use := modules(func(host, path string) []byte { return []byte("proof") }, nil)
@@ -263,6 +308,10 @@ func (w *wish) answer(tr *http.Transport, url string) string {
 		said += " origin"
 	case text == "<page>":
 		said += " page"
+	case strings.Contains(text, "data-question="):
+		said += " challenge page"
+	case strings.Contains(text, "has not accepted what you sent"):
+		said += " challenge page for what cannot be sent again"
 	case text != "":
 		said += " " + text
 	}
@@ -271,6 +320,9 @@ func (w *wish) answer(tr *http.Transport, url string) string {
 	}
 	if to := resp.Header.Get("Location"); to != "" {
 		said += " to " + to
+	}
+	if resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		said += " readable"
 	}
 	if resp.Header.Get("RateLimit") != "" {
 		said += " (limit)"

@@ -195,13 +195,6 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	d.Rules = once
 }
 
-// OnlyNaming leaves out the rules that do not name a method.
-func (d *Decision) OnlyNaming(method string) {
-	d.Rules = slices.DeleteFunc(d.Rules, func(r *Rule) bool {
-		return !slices.Contains(r.Config.Match.Methods, method)
-	})
-}
-
 // AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of
 // the request. Those that its headers, cookies or parameters leave out, and those whose share does
 // not include the source, are left out. If an origin could read one of those otherwise than the

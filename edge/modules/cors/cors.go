@@ -111,9 +111,10 @@ var (
 	origin     = []byte("Origin")
 )
 
-// isRefusal reports whether a status is one that rules, lists and maintenance refuse with.
+// isRefusal reports whether a status is one that rules, lists and maintenance refuse with, or that
+// sends the client elsewhere: no preflight may be redirected.
 func isRefusal(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusForbidden ||
+	return status < 400 || status == http.StatusTooManyRequests || status == http.StatusForbidden ||
 		status == http.StatusServiceUnavailable
 }
 
@@ -122,8 +123,8 @@ func isRefusal(status int) bool {
 func (p *policy) answer(x *edge.Exchange) {
 	from := x.Head.First("origin")
 	named := p.names(from)
-	if len(from) == 0 || !named && !p.any || x.Status() < 400 {
-		return
+	if len(from) == 0 || !named && !p.any || x.Status() < 300 {
+		return // of a redirect as well: a browser follows none that it hides
 	}
 	method, preflight := isPreflight(x)
 	if preflight && isRefusal(x.Status()) {

@@ -1,6 +1,7 @@
 package cors_test
 
 import (
+	"slices"
 	"testing"
 
 	"sluice/edge/edgetest"
@@ -68,6 +69,33 @@ func TestCORS(t *testing.T) {
 		status, _ = send("OPTIONS", "/", "192.0.2.3", "Origin: https://evil.example", asks)
 	}
 	want("the third preflight of another page", status, 429)
+}
+
+// Preflights of who is blocked reach no origin, whichever rules there are beside the one that blocks,
+// and a page may follow a rule's redirect.
+func TestPreflightsOfBlockedClients(t *testing.T) {
+	for _, rules := range []string{"{name: r, limit: 1, window: 1h}",
+		"{name: r, match: {path: /*}, limit: 1, window: 1h}",
+		"{name: r, limit: 1, window: 1h}, {name: other, match: {path: /other}, limit: 1}",
+		"{name: r, limit: 1, window: 1h, action: redirect, response: {location: 'https://b.example/'}}",
+	} {
+		o := edgetest.StartRecorder(t, edgetest.Hello)
+		e := edgetest.StartUsing(t, o.URL(), "cors: {origins: [\"https://app.example\"]}\nrules: ["+rules+"]\n", cors.Module())
+		const page, asks = "Origin: https://app.example\r\n", "Access-Control-Request-Method: PUT\r\n"
+		c := e.Talk()
+		defer c.Close()
+		for i, test := range []struct {
+			method, more string
+			want         []int
+		}{{"GET", page, []int{200}}, {"OPTIONS", page + asks, []int{200}}, {"GET", page, []int{429, 302}},
+			{"OPTIONS", page + asks, []int{204}}, {"GET", page, []int{429, 302}}} {
+			resp, _ := c.Say(test.method + " / HTTP/1.1\r\nHost: example.com\r\n" + test.more + "\r\n")
+			if !slices.Contains(test.want, resp.StatusCode) || resp.StatusCode > 200 &&
+				resp.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+				t.Errorf("%s: request %d, %s: %d %v, want %v", rules, i, test.method, resp.StatusCode, resp.Header, test.want)
+			}
+		}
+	}
 }
 
 // With "*" every page may read, without cookies.
