@@ -25,11 +25,21 @@ func TestImpossibleConditions(t *testing.T) {
 	}
 }
 
+// An expression of nothing is in every path.
+func TestImpossiblePath(t *testing.T) {
+	if err := new(Config).SetPath("~"); err == nil {
+		t.Error("~ is a path")
+	}
+	if err := new(Config).SetPath("~a"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A value that no request can have, or that costs too much, is an error; a text that is read
 // otherwise is written as one of several.
 func TestImpossibleValues(t *testing.T) {
 	long := strings.Repeat("a", maxExpression+1)
-	for _, v := range []Value{{OneOf: []string{}}, {Contains: []string{""}}, {Contains: []string{"a", "\x00"}}, {Text: "~("}, {Text: "~" + long},
+	for _, v := range []Value{{OneOf: []string{}}, {Contains: []string{""}}, {Contains: []string{"a", "\x00"}}, {Text: "~"}, {Text: "~("}, {Text: "~" + long},
 		{OneOf: []string{" a"}}, {Suffix: []string{"a "}}, {Prefix: make([]string, maxValues+1)}} {
 		if CheckHeader("x", v) == nil {
 			t.Errorf("%v is possible", v)

@@ -6,6 +6,7 @@ package match
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -70,6 +71,8 @@ func Joined[T any](object []byte, fields map[string]T) ([]byte, error) {
 func (m *Config) SetPath(text string) error {
 	m.Path, m.regexp = text, nil
 	switch {
+	case text == "~":
+		return errors.New("~ is the regular expression of any path: want * for any")
 	case strings.HasPrefix(text, "~"):
 		re, err := regexp.Compile(text[1:])
 		if err != nil {

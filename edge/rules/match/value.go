@@ -2,6 +2,7 @@ package match
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -86,6 +87,9 @@ const (
 func (v Value) compiled() (how test, texts []string, re *regexp.Regexp, err error) {
 	name, texts := v.term()
 	switch expression, is := strings.CutPrefix(v.Text, "~"); {
+	case name == "" && is && expression == "":
+		return search, nil, nil, errors.New(
+			`~ is the regular expression of any text: want "*" for any, or {one_of: ["~"]}`)
 	case name == "" && is:
 		if len(expression) > maxExpression {
 			return search, nil, nil, fmt.Errorf("a regular expression of %d bytes: want at most %d",
