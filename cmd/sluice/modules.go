@@ -14,6 +14,7 @@ import (
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
+	"sluice/edge/modules/verified"
 	"sluice/edge/ratelimit"
 )
 
@@ -26,8 +27,8 @@ import (
 // passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		ja4.Module(), challenge.Module(passes), challenge.WhenModule(), acme.Module(proof),
-		accesslog.Module(), tracing.Module(thisBuild().Version)}
+		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
+		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version)}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs

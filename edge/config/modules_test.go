@@ -14,13 +14,14 @@ import (
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
+	"sluice/edge/modules/verified"
 )
 
 // TestMain names the modules by which the pages, the schema and the errors are made: those of
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
-		challenge.Module(nil), challenge.WhenModule(), cors.Module(), acme.Module(nil),
-		accesslog.Module(), tracing.Module("")}.Config())
+		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
+		acme.Module(nil), accesslog.Module(), tracing.Module("")}.Config())
 	os.Exit(m.Run())
 }

@@ -1,0 +1,146 @@
+package verified
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/edge/message"
+	"sluice/edge/rules/key"
+)
+
+// zone is a DNS.
+type zone struct {
+	names map[string][]string // of addresses
+	addrs map[string][]string // of names
+	fails error
+
+	mu    sync.Mutex
+	asked int
+}
+
+func none() error { return &net.DNSError{Err: "no such host", IsNotFound: true} }
+
+func (z *zone) LookupAddr(_ context.Context, addr string) ([]string, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.asked++; z.fails != nil {
+		return nil, z.fails
+	}
+	if z.names[addr] == nil {
+		return nil, none()
+	}
+	return z.names[addr], nil
+}
+
+func (z *zone) LookupNetIP(_ context.Context, _, host string) (list []netip.Addr, err error) {
+	if z.addrs[host] == nil {
+		return nil, none()
+	}
+	for _, text := range z.addrs[host] {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list, nil
+}
+
+const googlebot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+
+func (m *module) at(t *testing.T, addr, agent string) string {
+	t.Helper()
+	v := &key.View{Request: new(message.Request), Client: netip.MustParseAddr(addr), At: time.Now()}
+	if err := v.Request.Head.Add([]byte("User-Agent"), []byte(agent), 10); err != nil {
+		t.Fatal(err)
+	}
+	return string(m.find(nil, v))
+}
+
+func TestRobotsAreKnownByTheirNames(t *testing.T) {
+	z := &zone{
+		names: map[string][]string{
+			"66.249.66.1":  {"crawl-66-249-66-1.googlebot.com."},
+			"198.51.100.1": {"crawl-66-249-66-1.googlebot.com."}, // whoever owns the address writes it
+			"198.51.100.2": {"googlebot.com.evil.example."},
+			"198.51.100.3": {"evilgooglebot.com."},
+			"157.55.39.1":  {"msnbot-157-55-39-1.SEARCH.msn.com."},
+		},
+		addrs: map[string][]string{
+			"crawl-66-249-66-1.googlebot.com.":   {"66.249.66.1"},
+			"googlebot.com.evil.example.":        {"198.51.100.2"},
+			"evilgooglebot.com.":                 {"198.51.100.3"},
+			"msnbot-157-55-39-1.search.msn.com.": {"2001:db8::1", "157.55.39.1"},
+		}}
+	synctest.Test(t, func(t *testing.T) {
+		m := &module{dns: z, queue: make(chan claim, waiting), of: make(map[netip.Addr]known)}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go m.run(ctx)
+		for _, c := range []struct{ name, addr, agent, want string }{
+			{"a robot", "66.249.66.1", googlebot, "googlebot"},
+			{"another", "157.55.39.1", "Mozilla/5.0 (compatible; BINGBOT/2.0)", "bingbot"},
+			{"a name that does not have the address", "198.51.100.1", googlebot, ""},
+			{"a name below another", "198.51.100.2", googlebot, ""},
+			{"a name that ends alike", "198.51.100.3", googlebot, ""},
+			{"no name", "198.51.100.4", googlebot, ""},
+			{"it says it is another", "66.249.66.1", "bingbot/2.0", ""},
+		} {
+			if got := m.at(t, c.addr, c.agent); got != "" && c.want == "" {
+				t.Errorf("%s: %q at once", c.name, got)
+			}
+			synctest.Wait()
+			if got := m.at(t, c.addr, c.agent); got != c.want {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+		}
+		asked := z.asked
+		m.at(t, "203.0.113.1", "Mozilla/5.0 Firefox/140")
+		m.at(t, "66.249.66.1", googlebot)
+		synctest.Wait()
+		if z.asked != asked {
+			t.Error("who says nothing, or is known, is looked up")
+		}
+		// A day later it is looked up again, and welcome meanwhile, and as long as no answer comes.
+		time.Sleep(isFor + time.Second)
+		z.fails = errors.New("timeout")
+		if got := m.at(t, "66.249.66.1", googlebot); got != "googlebot" {
+			t.Errorf("while it is looked up again: %q", got)
+		}
+		synctest.Wait()
+		if got := m.at(t, "66.249.66.1", googlebot); got != "googlebot" {
+			t.Errorf("without DNS: %q", got)
+		}
+		z.fails = nil
+		delete(z.names, "66.249.66.1")
+		time.Sleep(failsFor + time.Second)
+		m.at(t, "66.249.66.1", googlebot)
+		synctest.Wait()
+		if got := m.at(t, "66.249.66.1", googlebot); got != "" {
+			t.Errorf("its name is gone: %q", got)
+		}
+	})
+}
+
+// Whoever says from many addresses that he is a robot fills no memory, and holds up no request.
+func TestClaimsAreBounded(t *testing.T) {
+	m := &module{queue: make(chan claim, waiting), of: make(map[netip.Addr]known)}
+	addr := netip.MustParseAddr("2001:db8::")
+	for range most {
+		addr = addr.Next()
+		m.of[addr] = known{-1, time.Now().Add(time.Hour)}
+	}
+	for range 2 * waiting {
+		addr = addr.Next()
+		m.at(t, addr.String(), googlebot)
+	}
+	if len(m.of) > most || len(m.queue) != waiting {
+		t.Errorf("%d are known, %d wait", len(m.of), len(m.queue))
+	}
+	if _, err := parse("nobot"); err == nil || !strings.Contains(err.Error(), "want applebot or") {
+		t.Errorf("a robot that there is not: %v", err)
+	}
+}
