@@ -26,6 +26,7 @@ func TestJSONEverywhere(t *testing.T) {
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	two := write(t, "- {name: first, limit: 5}\n- {name: second, limit: 6}\n")
 	edited := write(t, "name: first\nlimit: 7\n")
+	asks := write(t, "name: asks\nkey: path\nlimit: 5\naction: challenge\n")
 	log := filepath.Join(t.TempDir(), "access.log")
 	must(t, os.WriteFile(log, nil, 0o600))
 	wrong := write(t, "rules: [{name: a, limit: none}]\n")
@@ -66,6 +67,9 @@ func TestJSONEverywhere(t *testing.T) {
 		{"rules history first --admin ADMIN", 0},
 		{"rules rollback first --admin ADMIN", 0},
 		{"rules remove first --admin ADMIN", 0},
+		{"rules add " + asks + " --admin ADMIN", 0},
+		{"challenge on asks --admin ADMIN", 0},
+		{"challenge off asks --admin ADMIN", 0},
 		{"reload --admin ADMIN", 0},
 		{"drain --admin ADMIN", 0},
 		{"undrain --admin ADMIN", 0},
