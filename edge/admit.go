@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
@@ -124,15 +125,18 @@ func (x *Exchange) identify() {
 	x.server.heaviest.requests.Hit(x.source)
 }
 
-// denied and isAllowed look the client up in the lists of the configuration and of operators.
+// denied reports whether the client is always refused, and isAllowed, of one that is not, whether
+// it is never limited: the longer prefix is right (control.Longest).
 func (x *Exchange) denied() bool {
-	return x.snap.deny.Has(x.client) || x.server.limiter.Blocks.Ordered(mitigation.Denied, x.covering,
-		x.now)
+	denied := x.listed(x.snap.deny, mitigation.Denied)
+	return denied >= 0 && denied >= x.listed(x.snap.allow, mitigation.Allowed)
 }
 
-func (x *Exchange) isAllowed() bool {
-	return x.snap.allow.Has(x.client) || x.server.limiter.Blocks.Ordered(mitigation.Allowed,
-		x.covering, x.now)
+func (x *Exchange) isAllowed() bool { return x.listed(x.snap.allow, mitigation.Allowed) >= 0 }
+
+func (x *Exchange) listed(fixed *address.Group, what uint32) int {
+	return control.Longest(address.Single(x.client), fixed, what, x.server.limiter.Blocks, x.covering,
+		x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not

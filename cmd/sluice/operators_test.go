@@ -69,6 +69,7 @@ func TestOperatorsCommands(t *testing.T) {
 		{"deny", []string{"SOURCE UNTIL LEFT\n198.51.100.7 "}},
 		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 is denied no more\nin force on "}},
 		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 was not denied here by an operator\n"}},
+		{"allow 198.51.100.7 --remove", []string{"198.51.100.7 is allowed no more\n", "but: it is allowed all the same"}},
 		{"deny 198.51.100.0/25", []string{"198.51.100.0/25 is denied until "}},
 		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 was not denied here by an operator\n", "but: it is denied all the same: by the configuration, or as part of a wider prefix on this list\n"}},
 		{"why 198.51.100.7", []string{"always refused, by the list deny (sluice deny and sluice config show it)\n"}},

@@ -30,6 +30,18 @@ func TestGroupOfPlaces(t *testing.T) {
 			t.Errorf("%s: covers %t, overlaps %t, want %t and %t", p, c, o, test.covers, test.overlaps)
 		}
 	}
+	for _, test := range []struct {
+		group  *Group
+		prefix string
+		bits   int
+	}{
+		{places, "192.0.2.1/32", 0}, {places, "192.0.2.2/32", -1}, {places, "198.51.100.7/32", 24}, {prefixes, "198.51.100.0/24", 24},
+		{prefixes, "198.51.0.0/16", -1}, {nil, "192.0.2.1/32", -1},
+	} {
+		if bits := test.group.Bits(netip.MustParsePrefix(test.prefix)); bits != test.bits {
+			t.Errorf("%s: %d bits, want %d", test.prefix, bits, test.bits)
+		}
+	}
 	if NewGroup(nil, nil, Places{}, geo) != nil {
 		t.Error("a group of nobody")
 	}

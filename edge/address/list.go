@@ -65,13 +65,36 @@ func (g *Group) Has(addr netip.Addr) bool {
 // Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Which
 // places a prefix of several addresses is in is not known.
 func (g *Group) Covers(p netip.Prefix) bool {
-	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) }) || p.IsSingleIP() &&
-		g.Has(p.Addr())
+	if p.IsSingleIP() {
+		return g.Has(p.Addr())
+	}
+	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) })
 }
 
 func (g *Group) Overlaps(p netip.Prefix) bool {
 	return g.any(func(t *bart.Lite) bool { return t.OverlapsPrefix(p) }) ||
 		g != nil && g.places.Is() && (!p.IsSingleIP() || g.Has(p.Addr()))
+}
+
+// Bits is the length of the longest prefix in it that covers p: of a place 0, and -1 if none does.
+func (g *Group) Bits(p netip.Prefix) int {
+	if !g.Covers(p) {
+		return -1
+	}
+	bits := longest(g.prefixes, p)
+	for _, l := range g.lists {
+		bits = max(bits, longest(l.prefixes.Load(), p))
+	}
+	return bits
+}
+
+// longest is the length of the longest prefix that covers p, 0 if none does.
+func longest(t *bart.Lite, p netip.Prefix) int {
+	if t == nil {
+		return 0
+	}
+	found, _ := t.LookupPrefixLPM(p)
+	return max(0, found.Bits())
 }
 
 func (g *Group) any(is func(*bart.Lite) bool) bool {

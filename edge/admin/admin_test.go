@@ -236,7 +236,7 @@ func TestMitigations(t *testing.T) {
 // A source that this edge has never seen is known to the tier, which is asked; a tier that does not answer is waited for no longer than
 // an operator waits. Lists are told.
 func TestSourceAsksTheTier(t *testing.T) {
-	c, err := config.Parse("test.yaml", []byte(yaml+"allow: [192.0.2.8]\ndeny: [192.0.2.8/30]\n"))
+	c, err := config.Parse("test.yaml", []byte(yaml+"allow: [192.0.2.8/30]\ndeny: [192.0.2.8]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,8 +263,10 @@ func TestSourceAsksTheTier(t *testing.T) {
 	if l := look("192.0.2.1"); !l.Asked || len(l.Rules) != 1 || l.Rules[0].Estimate != 4 || l.Rules[0].Remaining != 1 {
 		t.Errorf("%+v", l)
 	}
-	if l := look("192.0.2.8"); !l.Denied || l.Allowed {
-		t.Errorf("%+v", l)
+	for address, denied := range map[string]bool{"192.0.2.8": true, "192.0.2.9": false} {
+		if l := look(address); l.Denied != denied || l.Allowed == denied {
+			t.Errorf("%+v", l)
+		}
 	}
 	answers = false
 	if l := look("192.0.2.2"); l.Asked || len(l.Rules) != 1 || l.Rules[0].Estimate != 0 {

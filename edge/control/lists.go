@@ -88,8 +88,8 @@ func (c *Admin) Listed(list string, now time.Time) []Listed {
 	return all
 }
 
-// List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the
-// configuration denies stays denied, and who is on both lists is denied.
+// List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. Of a prefix on
+// both the longer is right, and at a tie it is denied.
 func (c *Admin) List(list, prefix string, d time.Duration, reason string, by Operator,
 	now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
@@ -98,7 +98,8 @@ func (c *Admin) List(list, prefix string, d time.Duration, reason string, by Ope
 	}
 	m, err := c.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
-	if p, _ := key.Source.Prefix(); list == Allow && c.holds(mitigation.Denied, p, now) {
+	p, _ := key.Source.Prefix()
+	if denied, _ := c.listed(p, now); list == Allow && denied {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
 	}
 	return l, err
@@ -112,23 +113,17 @@ func (c *Admin) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 		return Lifted{}, err
 	}
 	l, err := c.lift(list, key, nil, by, now, false)
-	if p, _ := key.Source.Prefix(); err == nil && c.holds(key.Rule, p, time.Now()) {
-		what := map[string]string{Allow: "allowed", Deny: "denied"}[list]
-		l.Warning = "it is " + what +
-			" all the same: by the configuration, or as part of a wider prefix on this list"
+	p, _ := key.Source.Prefix()
+	denied, allowed := c.listed(p, time.Now())
+	const byOthers = " all the same: by the configuration, or as part of a wider prefix on this list"
+	switch {
+	case err != nil:
+	case list == Deny && denied:
+		l.Warning = "it is denied" + byOthers
+	case list == Allow && allowed:
+		l.Warning = "it is allowed" + byOthers
 	}
 	return l, err
-}
-
-// holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
-func (c *Admin) holds(what uint32, p netip.Prefix, now time.Time) bool {
-	in := c.with.View()
-	fixed := in.Deny
-	if what == mitigation.Allowed {
-		fixed = in.Allow
-	}
-	return fixed.Covers(p) || c.with.Limiter.Blocks.Ordered(what, c.with.Limiter.Blocks.WiderPrefixes(p,
-		nil), now)
 }
 
 // scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not
@@ -152,8 +147,9 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 func (c *Admin) effect(r *rules.Rule, source counter.Source, now time.Time) string {
 	p, ok := source.Prefix()
 	exact := !ok || c.with.View().Sources.Of(p.Addr()) == source // and no wider prefix
+	_, allowed := c.listed(p, now)
 	switch {
-	case ok && c.holds(mitigation.Allowed, p, now):
+	case ok && allowed:
 		return "this source is allowed, which goes before: the block refuses nobody"
 	case ok && p.IsSingleIP() && address.IsIn(c.with.View().Sources.Trust, p.Addr()):
 		return "this is a trusted proxy (source.trust): what it passes on counts for the clients that it names, and only its own requests are refused"

@@ -20,7 +20,9 @@ func TestLists(t *testing.T) {
 		warning      string // a part of it; "": there is none
 	}{
 		{Deny, "192.0.2.0/24", false, ""},
-		{Allow, "192.0.2.7", false, "denied, which goes before"},
+		{Allow, "192.0.2.7", false, ""}, // the longer prefix is right
+		{Allow, "192.0.2.128/25", false, "denied, which goes before"},
+		{Allow, "192.0.2.128/25", true, ""},
 		{Allow, "198.51.100.0/24", false, ""},
 		{Allow, "198.51.100.7", false, ""},
 		{Allow, "198.51.100.7", true, "allowed all the same"},

@@ -85,9 +85,7 @@ func (c *Admin) Look(ctx context.Context, addr netip.Addr) Looked {
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Blocks.WiderPrefixes(address.Single(addr), nil)
-	l.Denied = in.Deny.Has(addr) || c.with.Limiter.Blocks.Ordered(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Blocks.Ordered(mitigation.Allowed,
-		covering, now))
+	l.Denied, l.Allowed = c.listed(address.Single(addr), now)
 	for i := range under {
 		u := &under[i]
 		st := c.state(u, covering, now)

@@ -348,7 +348,7 @@ func (c *Admin) liftUnder(rule, source string, by Operator, now time.Time) (Lift
 // remains says what refuses a source, or sources within a prefix, after a lift; "": nothing.
 func (c *Admin) remains(src counter.Source, now time.Time) string {
 	prefix, is := src.Prefix()
-	if is && c.holds(mitigation.Denied, prefix, now) {
+	if denied, _ := c.listed(prefix, now); is && denied {
 		return "this source is denied, which goes before: it is refused all the same"
 	}
 	var enforced []where

@@ -80,8 +80,9 @@ rules:
 	say(control.Allow, "203.0.113.0/24")
 	expect("/r", "203.0.113.1", 200) // beyond its limit
 	say(control.Allow, "198.51.100.7")
-	expect("/", "198.51.100.7", 403) // the file denies it
-	if l, err := e.List(control.Allow, "198.51.100.8", time.Hour, "", control.Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+	expect("/", "198.51.100.7", 200) // the file denies a shorter prefix
+	expect("/", "198.51.100.8", 403)
+	if l, err := e.List(control.Allow, "198.51.100.0/24", time.Hour, "", control.Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
 		t.Errorf("%+v, %v", l, err)
 	}
 	say(control.Deny, "203.0.113.0/30")
