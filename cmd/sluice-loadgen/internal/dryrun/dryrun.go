@@ -129,12 +129,11 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	outcome := &r.outcome
 	*outcome = Outcome{Rule: -1, Cases: outcome.Cases[:0]}
 	addr := counter.Plain(q.Addr)
-	switch {
-	case r.deny.Has(addr):
-		outcome.Denied = true
+	denied, allowed := r.deny.Bits(address.Single(addr)), r.allow.Bits(address.Single(addr))
+	if outcome.Denied = denied >= 0 && denied >= allowed; outcome.Denied {
 		return outcome
-	case r.allow.Has(addr):
-		outcome.Allowed = true
+	}
+	if outcome.Allowed = allowed >= 0; outcome.Allowed {
 		return outcome
 	}
 	var ok bool

@@ -37,7 +37,7 @@ func TestDryRun(t *testing.T) {
 source: {ipv4_prefix: 24}
 plans: {key: "header:X-Key"}
 deny: [198.51.100.0/24]
-allow: [192.0.2.128/25]
+allow: [192.0.2.128/25, 198.51.100.9]
 rules:
   - {name: login, match: {path: /login, methods: [POST], hosts: [example.com]}, limit: 1, mitigation_timeout: 10m}
   - {name: "off", limit: 1, mode: "off"}
@@ -73,6 +73,7 @@ rules:
 	}
 	f(0, "198.51.100.7", "GET", "", "/", 200, "deny")
 	f(0, "::ffff:198.51.100.7", "GET", "", "/", 200, "deny")
+	f(0, "198.51.100.9", "GET", "", "/", 200, "allow") // the longer prefix
 	for range 3 {
 		f(0, "192.0.2.200", "POST", "example.com", "/login", 200, "allow")
 	}
