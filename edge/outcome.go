@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -89,27 +90,9 @@ func (x *Exchange) became() *Outcome {
 		o.Length = 0
 	}
 	o.Rule, o.Verdict = x.decided()
-	if cause := x.decision.Cause; cause != nil && !x.barred && x.verdict == "" {
-		l := rules.LimitOf(cause)
-		r := l.Parent
-		o.Limit, o.Window, o.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window,
-			cause.Until
-		o.Policy = l.OwnPolicy()
-		if cause.Crowded {
-			o.Limit, o.Window, o.Estimate = uint32(r.Config.Concurrency), 0,
-				float64(r.Config.Concurrency)
-			o.Policy = r.ConcurrencyPolicy()
-		} else if cause.Reservation != nil {
-			o.Estimate = cause.Reservation.Estimate
-			// A blocked source's counter is not read
-		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known {
-			o.Estimate = v.Estimate
-		}
-	}
 	if cause := x.decision.Cause; cause != nil {
-		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered &&
-			!x.barred && x.verdict == "" {
-			o.By, o.Who, o.Reason = bit.By.String(), bit.Who, bit.Reason
+		if !x.barred && x.verdict == "" {
+			x.explain(o, cause)
 		}
 		if k := x.keyOf(cause.Source); k != nil {
 			x.keyText = k.Digest.AppendText(x.keyText[:0])
@@ -120,6 +103,26 @@ func (x *Exchange) became() *Outcome {
 	o.Country, o.ASN = x.decision.Located()
 	o.Facts = x.decision.Known()
 	return o
+}
+
+// explain adds what the limit that decided knows of its source.
+func (x *Exchange) explain(o *Outcome, cause *limiter.RuleResult) {
+	l := rules.LimitOf(cause)
+	r := l.Parent
+	o.Limit, o.Window, o.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
+	o.Policy = l.OwnPolicy()
+	if cause.Crowded {
+		o.Limit, o.Window, o.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
+		o.Policy = r.ConcurrencyPolicy()
+	} else if cause.Reservation != nil {
+		o.Estimate = cause.Reservation.Estimate
+		// A blocked source's counter is not read
+	} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known {
+		o.Estimate = v.Estimate
+	}
+	if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered {
+		o.By, o.Who, o.Reason = bit.By.String(), bit.Who, bit.Reason
+	}
 }
 
 // decided is the rule that decided, and its verdict; "": none did.
