@@ -47,7 +47,7 @@ func (x *Exchange) meet() bool {
 	switch {
 	case x.answeredAt(x.snap.proofs):
 		return false
-	case x.denied():
+	case x.isDenied():
 		x.server.heaviest.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
@@ -55,9 +55,7 @@ func (x *Exchange) meet() bool {
 		return false
 	case x.answeredAt(x.snap.gates):
 		return false
-	case x.isAllowed():
-		x.allowed = true
-	default:
+	case !x.allowed:
 		x.match()
 	}
 	return true
@@ -125,14 +123,12 @@ func (x *Exchange) identify() {
 	x.server.heaviest.requests.Hit(x.source)
 }
 
-// denied reports whether the client is always refused, and isAllowed, of one that is not, whether
-// it is never limited: the longer prefix is right (control.Longest).
-func (x *Exchange) denied() bool {
-	denied := x.listed(x.snap.deny, mitigation.Denied)
-	return denied >= 0 && denied >= x.listed(x.snap.allow, mitigation.Allowed)
+// isDenied reports whether the client is always refused, and finds out whether it is never limited.
+func (x *Exchange) isDenied() (denied bool) {
+	denied, x.allowed = address.Listed(x.listed(x.snap.deny, mitigation.Denied),
+		x.listed(x.snap.allow, mitigation.Allowed))
+	return denied
 }
-
-func (x *Exchange) isAllowed() bool { return x.listed(x.snap.allow, mitigation.Allowed) >= 0 }
 
 func (x *Exchange) listed(fixed *address.Group, what uint32) int {
 	return control.Longest(address.Single(x.client), fixed, what, x.server.limiter.Blocks, x.covering,
@@ -148,7 +144,7 @@ func (x *Exchange) listed(fixed *address.Group, what uint32) int {
 func (x *Exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.peer) {
 		x.identify()
-		if !x.denied() && !x.isAllowed() && x.charged() {
+		if !x.isDenied() && !x.allowed && x.charged() {
 			x.front.Drop()
 			return
 		}

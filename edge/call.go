@@ -95,17 +95,12 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 // listed decides about a client whose address is on a list. It reports false for all others.
 func (c *Call) listed() bool {
 	x := c.x
-	switch {
-	case x.client.IsValid() && x.denied():
+	if x.client.IsValid() && x.isDenied() {
 		x.server.stats.denied.Add(1)
 		x.barred = true
 		x.respond(refusedByList)
-		return true
-	case x.client.IsValid() && x.isAllowed():
-		x.allowed = true
-		return true
 	}
-	return false
+	return x.barred || x.allowed
 }
 
 // charge counts the call for who is busiest, and refused most.

@@ -46,3 +46,17 @@ func TestGroupOfPlaces(t *testing.T) {
 		t.Error("a group of nobody")
 	}
 }
+
+// Of a prefix on each list the longer is right, and deny where both have one length.
+func TestListed(t *testing.T) {
+	for _, test := range []struct {
+		deny, allow     int
+		denied, allowed bool
+	}{
+		{-1, -1, false, false}, {0, -1, true, false}, {-1, 0, false, true}, {0, 0, true, false}, {24, 24, true, false}, {24, 25, false, true}, {32, 24, true, false},
+	} {
+		if denied, allowed := Listed(test.deny, test.allow); denied != test.denied || allowed != test.allowed {
+			t.Errorf("deny /%d, allow /%d: denied %t, allowed %t", test.deny, test.allow, denied, allowed)
+		}
+	}
+}

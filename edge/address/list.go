@@ -97,6 +97,13 @@ func longest(t *bart.Lite, p netip.Prefix) int {
 	return max(0, found.Bits())
 }
 
+// Listed reports whether a client is always refused, or never limited, by the lengths of the longest
+// prefixes of both lists that cover its address, -1 where none does: the longer prefix is right, and
+// deny at a tie.
+func Listed(deny, allow int) (denied, allowed bool) {
+	return deny >= 0 && deny >= allow, allow > deny
+}
+
 func (g *Group) any(is func(*bart.Lite) bool) bool {
 	if g == nil {
 		return false

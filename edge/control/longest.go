@@ -12,7 +12,6 @@ import (
 // Longest is the length of the longest prefix that covers p, which may be one address, on a list:
 // of those that the configuration has (fixed) and that operators have put there (what:
 // mitigation.Allowed or Denied; covering: those of mitigation.Table.WiderPrefixes). -1: none does.
-// Of both lists the longer is right, and Denied at a tie.
 func Longest(p netip.Prefix, fixed *address.Group, what uint32, blocks *mitigation.Table,
 	covering []counter.Source, now time.Time) int {
 	bits := fixed.Bits(p)
@@ -29,7 +28,6 @@ func Longest(p netip.Prefix, fixed *address.Group, what uint32, blocks *mitigati
 func (c *Admin) listed(p netip.Prefix, now time.Time) (denied, allowed bool) {
 	in, blocks := c.with.View(), c.with.Limiter.Blocks
 	covering := blocks.WiderPrefixes(p, nil)
-	deny := Longest(p, in.Deny, mitigation.Denied, blocks, covering, now)
-	allow := Longest(p, in.Allow, mitigation.Allowed, blocks, covering, now)
-	return deny >= 0 && deny >= allow, allow > deny
+	return address.Listed(Longest(p, in.Deny, mitigation.Denied, blocks, covering, now),
+		Longest(p, in.Allow, mitigation.Allowed, blocks, covering, now))
 }

@@ -129,11 +129,9 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	outcome := &r.outcome
 	*outcome = Outcome{Rule: -1, Cases: outcome.Cases[:0]}
 	addr := counter.Plain(q.Addr)
-	denied, allowed := r.deny.Bits(address.Single(addr)), r.allow.Bits(address.Single(addr))
-	if outcome.Denied = denied >= 0 && denied >= allowed; outcome.Denied {
-		return outcome
-	}
-	if outcome.Allowed = allowed >= 0; outcome.Allowed {
+	outcome.Denied, outcome.Allowed = address.Listed(r.deny.Bits(address.Single(addr)),
+		r.allow.Bits(address.Single(addr)))
+	if outcome.Denied || outcome.Allowed {
 		return outcome
 	}
 	var ok bool
