@@ -25,6 +25,22 @@ func runJSON(t *testing.T, line string, to any) {
 	must(t, json.Unmarshal(b, to))
 }
 
+// captured is what do writes to one of the process's files.
+func captured(t *testing.T, of **os.File, do func()) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "captured")
+	f, err := os.Create(name)
+	must(t, err)
+	was := *of
+	*of = f
+	defer func() { *of = was }()
+	do()
+	must(t, f.Close())
+	text, err := os.ReadFile(name)
+	must(t, err)
+	return string(text)
+}
+
 // What goes wrong if a design were run on another stream, the edges of ours shared nothing, a second estimate were the first again, or what a
 // design asks of the store were not counted: designs are compared that cannot be.
 func TestCompare(t *testing.T) {

@@ -14,22 +14,6 @@ import (
 	"sluice/edge/edgetest/golden"
 )
 
-// captured is what do writes to one of the process's files.
-func captured(t *testing.T, of **os.File, do func()) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "captured")
-	f, err := os.Create(name)
-	must(t, err)
-	was := *of
-	*of = f
-	defer func() { *of = was }()
-	do()
-	must(t, f.Close())
-	text, err := os.ReadFile(name)
-	must(t, err)
-	return string(text)
-}
-
 // What help shows of each command.
 func TestHelpTexts(t *testing.T) {
 	var b strings.Builder

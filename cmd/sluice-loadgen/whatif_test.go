@@ -56,12 +56,13 @@ func writeConfig(t *testing.T, text string) string {
 type asked struct {
 	Run     struct{ Notes []string }
 	Figures struct {
-		Requests, Refused, Malformed uint64
-		RefusedSources               int `json:"refused_sources"`
+		Requests, Refused, Malformed, Challenged uint64
+		RefusedSources                           int `json:"refused_sources"`
+		ChallengedSources                        int `json:"challenged_sources"`
 	}
 	Rules []struct {
 		Name, About, Lacks                string
-		Shadow                            bool
+		Shadow, Challenges                bool
 		Over                              int
 		Delay                             judge.Quantiles
 		Queue                             float64
@@ -69,8 +70,11 @@ type asked struct {
 		First, Last                       time.Time
 		RefusedSources, MitigationTimeout float64
 	}
-	Refused []struct{ Source, Rule string }
-	Good    struct {
+	Refused []struct {
+		Source, Rule string
+		Challenged   bool
+	}
+	Good struct {
 		Within, Called *whatif.Caught
 		Refused        uint64 `json:"refused_answered"`
 	}
@@ -193,6 +197,53 @@ rules:
 	}
 	if soft := r.Rules[4]; !soft.Shadow || soft.Refused != soft.Requests-2 || r.Figures.Refused != r.Rules[3].Refused {
 		t.Errorf("%+v of %+v", soft, r.Figures)
+	}
+}
+
+// No log has TLS or passes: a rule that counts by TLS cannot be judged, and the report says so, and one that challenges can: whom it asks for a
+// pass is refused by nobody.
+func TestWhatIfOfChallenges(t *testing.T) {
+	config := writeConfig(t, `
+rules:
+  - {name: each, match: {path: /login}, limit: 20, window: 1h, mitigation_timeout: 0}
+  - {name: page, match: {path: /login}, key: path, limit: 10, window: 1h, action: challenge, challenge: {difficulty: 12, page: /nowhere}, mitigation_timeout: 1h}
+  - {name: library, key: ja4, limit: 5, window: 1h, action: challenge, mode: shadow}
+  - {name: chrome, match: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1]}, limit: 1}
+  - {name: others, match: {not: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1], verified: [googlebot]}}, limit: 1000}
+`)
+	log := someLog(t)
+	var r asked
+	runJSON(t, "what-if --config "+config+" --trace "+log, &r)
+	notes := strings.Join(r.Run.Notes, "\n")
+	for _, want := range []string{"rule page challenges: whom it would ask for a pass", "no log has TLS, so that rule library, by ja4, cannot be judged: it counts the source",
+		"no log has TLS, so that rule chrome, about ja4, cannot be judged: it is about no request", "no log has TLS and what DNS says of robots, so that rule others leaves out nobody by ja4 and verified"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
+	for i, want := range []string{"each: 36, challenges false, lacks ", "page: 36, challenges true, lacks ", "library: 66, challenges true, lacks TLS", "chrome: 0, challenges false, lacks TLS",
+		"others: 66, challenges false, lacks TLS and what DNS says of robots"} {
+		o := &r.Rules[i]
+		if got := fmt.Sprintf("%s: %d, challenges %t, lacks %s", o.Name, o.Requests, o.Challenges, o.Lacks); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	// Of 36 logins of two sources ten are let in, and nobody is refused: the source that makes 30 is under its own limit, because what is challenged does not count
+	if f := r.Figures; f.Refused != 0 || f.Challenged != 26 || f.ChallengedSources != 2 || r.Rules[1].Refused != 26 || r.Rules[1].Blocks != 1 {
+		t.Errorf("%+v, %+v", f, r.Rules[1])
+	}
+	if r.Refused[0].Rule != "page" || !r.Refused[0].Challenged || r.Refused[len(r.Refused)-1].Rule != "library" {
+		t.Errorf("%+v", r.Refused)
+	}
+	out := captured(t, &os.Stdout, func() { runJSON(t, "what-if --config "+config+" --trace "+log, &asked{}) })
+	for _, want := range []string{"Would have refused 0 of 66 requests", "Would have challenged 26 of them (39.4 %), of 2 sources", "who would be refused or challenged", "page (challenge)", "library (challenge, shadow)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	out = captured(t, &os.Stdout, func() { runJSON(t, "what-if --source 192.0.2.1 --config "+config+" --trace "+log, &asked{}) })
+	if want := "0 would have been refused. 22 would have been challenged."; !strings.Contains(strings.ReplaceAll(out, "\n", " "), want) {
+		t.Errorf("no %q in\n%s", want, out)
 	}
 }
 

@@ -17,6 +17,7 @@ type pair struct{ source, counter int32 }
 
 type sourceTally struct {
 	requests, refused uint64 // that rules were asked about
+	challenged        uint64
 	good, goodRefused uint64 // those that the trace calls good
 	known, answered   uint64 // whose answer is known; with 2xx or 3xx
 	called, over      bool
@@ -68,6 +69,10 @@ func (g *dryRun) request(i int) {
 	if answered {
 		g.Good.Answered++
 		s.answered++
+	}
+	if outcome.Challenged {
+		f.Challenged++
+		s.challenged++
 	}
 	if outcome.Refused {
 		f.Refused++
@@ -151,7 +156,7 @@ func (g *dryRun) finish() {
 		rule := &g.o.Rules[p.rule]
 		p.Most = g.demands[p.rule].Of(p.counter).most
 		p.Innocent = p.Most <= rule.Limit
-		if !rule.Shadow && !p.Innocent {
+		if !rule.Shadow && !rule.Challenges && !p.Innocent {
 			g.sent[p.source].over = true
 		}
 	}
@@ -172,7 +177,7 @@ func (g *dryRun) finish() {
 				g.Rules[r].Over++
 			}
 		}
-		if !g.o.Rules[r].Shadow {
+		if !g.o.Rules[r].Shadow && !g.o.Rules[r].Challenges {
 			g.Figures.Blocks += g.Rules[r].Blocks
 		}
 	}
@@ -182,16 +187,17 @@ func (g *dryRun) finish() {
 			continue
 		}
 		g.Rules[p.rule].RefusedSources++
-		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name,
-			g.o.Rules[p.rule].Shadow
+		rule := &g.o.Rules[p.rule]
+		p.Source, p.Rule = g.t.Sources[p.source].Name, rule.Name
+		p.Shadow, p.Challenged = rule.Shadow, rule.Challenges
 		p.Mean = judge.Ratio(float64(p.Refused), p.Blocks)
 		g.Refused = append(g.Refused, *p)
 	}
 	slices.SortStableFunc(g.Refused, func(a, b RefusedSource) int {
-		if a.Shadow != b.Shadow { // what would have been refused, before what might
-			return cmp.Compare(btoi(a.Shadow), btoi(b.Shadow))
-		}
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
+		// What would have been refused, before what would have been asked, and what might
+		return cmp.Or(cmp.Compare(btoi(a.Shadow), btoi(b.Shadow)),
+			cmp.Compare(btoi(a.Challenged), btoi(b.Challenged)),
+			cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
 	})
 	g.characterize()
 	f := &g.Figures
@@ -208,6 +214,9 @@ func (g *dryRun) source(i int) {
 	f.Sources++
 	if s.refused > 0 {
 		f.RefusedSources++
+	}
+	if s.challenged > 0 {
+		f.ChallengedSources++
 	}
 	if !s.over {
 		g.Good.Within.add(s.requests, s.refused)

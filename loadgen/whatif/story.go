@@ -30,14 +30,16 @@ const shownOfEach = 3
 
 // Story is what would have become of one source.
 type Story struct {
-	Source   string         `json:"source"`
-	Requests uint64         `json:"requests"`
-	Refused  uint64         `json:"refused"`
-	First    Moment         `json:"first"`
-	Last     Moment         `json:"last"`
-	Statuses map[int]uint64 `json:"statuses"` // 0: not known
-	Rules    []StoryRule    `json:"rules"`
-	Blocks   []StoryBlock   `json:"blocks"`
+	Source   string `json:"source"`
+	Requests uint64 `json:"requests"`
+	Refused  uint64 `json:"refused"`
+	// Asked for a pass in place of that
+	Challenged uint64         `json:"challenged,omitempty"`
+	First      Moment         `json:"first"`
+	Last       Moment         `json:"last"`
+	Statuses   map[int]uint64 `json:"statuses"` // 0: not known
+	Rules      []StoryRule    `json:"rules"`
+	Blocks     []StoryBlock   `json:"blocks"`
 	Character
 }
 
@@ -56,11 +58,13 @@ type StoryRule struct {
 
 // StoryBlock is a block of it, or a run of refusals of a rule that throttles.
 type StoryBlock struct {
-	Rule    string `json:"rule"`
-	Shadow  bool   `json:"shadow,omitempty"`
-	Began   Moment `json:"began"`
-	Last    Moment `json:"last"` // request that was refused
-	Refused uint64 `json:"refused"`
+	Rule   string `json:"rule"`
+	Shadow bool   `json:"shadow,omitempty"`
+	// What is refused is asked for a pass
+	Challenges bool   `json:"challenges,omitempty"`
+	Began      Moment `json:"began"`
+	Last       Moment `json:"last"` // request that was refused
+	Refused    uint64 `json:"refused"`
 	// Requests under the rule that it did not refuse, since the block before or the beginning
 	Before uint64 `json:"before"`
 
@@ -77,6 +81,9 @@ func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 	s.Statuses[int(q.Status)]++
 	if outcome.Refused {
 		s.Refused++
+	}
+	if outcome.Challenged {
+		s.Challenged++
 	}
 	for _, c := range outcome.Results {
 		i := slices.IndexFunc(s.Rules, func(r StoryRule) bool {
@@ -107,7 +114,7 @@ func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 		}
 		if last < 0 || begins {
 			s.Blocks = append(s.Blocks, StoryBlock{Rule: r.Rule, Shadow: g.o.Rules[c.Rule].Shadow,
-				Began: at, Before: g.passed[c.Rule], rule: c.Rule})
+				Challenges: g.o.Rules[c.Rule].Challenges, Began: at, Before: g.passed[c.Rule], rule: c.Rule})
 			last = len(s.Blocks) - 1
 		}
 		g.passed[c.Rule] = 0
@@ -242,6 +249,9 @@ func (c *Character) rows(name string) (rows [][]string) {
 func (s *Story) sentence() string {
 	text := fmt.Sprintf("%s made %s from %s to %s: %s would have been refused.", s.Source,
 		page.Plural(int(s.Requests), "request"), s.First, s.Last, page.Thousands(s.Refused))
+	if s.Challenged > 0 {
+		text += fmt.Sprintf(" %s would have been challenged.", page.Thousands(s.Challenged))
+	}
 	var limits []string
 	for i := range s.Rules {
 		r := &s.Rules[i]
@@ -261,11 +271,8 @@ func (s *Story) tables() []page.Table {
 	const longest = 100
 	for i := range s.Blocks[:min(longest, len(s.Blocks))] {
 		b := &s.Blocks[i]
-		rule := b.Rule
-		if b.Shadow {
-			rule += " (shadow)"
-		}
-		happened = append(happened, []string{"refused from " + b.Began.String(), rule,
+		happened = append(happened, []string{"refused from " + b.Began.String(),
+			ruleName(b.Rule, b.Shadow, b.Challenges),
 			b.Last.String(), page.Thousands(b.Refused), page.Thousands(b.Before)})
 	}
 	t := page.Table{Rows: happened}

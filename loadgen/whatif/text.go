@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,6 +143,13 @@ func (r *Report) sentence() string {
 		}
 	}
 	s += "."
+	if f.Challenged > 0 {
+		s += fmt.Sprintf(" Would have challenged %s of them (%s), of %s (%s): nobody in a log shows a pass, and who does goes on.",
+			page.Thousands(f.Challenged),
+			page.Percent(judge.Ratio(float64(f.Challenged), f.Requests)),
+			page.Plural(f.ChallengedSources, "source"),
+			page.Percent(judge.Ratio(float64(f.ChallengedSources), uint64(f.Sources))))
+	}
 	if f.Denied > 0 {
 		s += fmt.Sprintf(" Denied by the list: %s.", page.Thousands(f.Denied))
 	}
@@ -195,15 +203,25 @@ func (r *Report) delayTable() [][]string {
 	return out
 }
 
+// ruleName is a rule's, with what its refusals are in place of such.
+func ruleName(name string, shadow, challenges bool) string {
+	switch {
+	case shadow && challenges:
+		return name + " (challenge, shadow)"
+	case shadow:
+		return name + " (shadow)"
+	case challenges:
+		return name + " (challenge)"
+	}
+	return name
+}
+
 func (r *Report) rulesTable() [][]string {
 	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share",
 		"sources", "over it", "blocks", "first", "last"}}
 	for i := range r.Rules {
 		o := &r.Rules[i]
-		name, block := o.Name, o.Timeout.String()
-		if o.Shadow {
-			name += " (shadow)"
-		}
+		name, block := ruleName(o.Name, o.Shadow, o.Challenges), o.Timeout.String()
 		if o.Timeout == 0 {
 			block = "throttle"
 		}
@@ -218,8 +236,12 @@ func (r *Report) rulesTable() [][]string {
 }
 
 func (r *Report) refusedTable() [][]string {
+	who := "who would be refused"
+	if slices.ContainsFunc(r.Rules, func(o RuleOutcome) bool { return o.Challenges }) {
+		who += " or challenged"
+	}
 	several := len(r.Rules) > 1
-	head := []string{"who would be refused", "requests", "refused", "share", "blocks",
+	head := []string{who, "requests", "refused", "share", "blocks",
 		"most in a window", "first", "last"}
 	if r.Good.Known > 0 {
 		head = append(head, "2xx/3xx")
@@ -250,11 +272,8 @@ func (r *Report) refusedTable() [][]string {
 			cells = append(cells, remark)
 		}
 		if several {
-			rule := s.Rule
-			if s.Shadow {
-				rule += " (shadow)"
-			}
-			cells = append([]string{s.Source, rule}, cells[1:]...)
+			cells = append([]string{s.Source, ruleName(s.Rule, s.Shadow, s.Challenged)},
+				cells[1:]...)
 		}
 		out = append(out, cells)
 	}

@@ -44,8 +44,11 @@ type Figures struct {
 	RefusedRatio   float64 `json:"refused_ratio"`
 	Sources        int     `json:"sources"`
 	RefusedSources int     `json:"refused_sources"`
-	Blocks         uint64  `json:"blocks"`
-	Denied         uint64  `json:"denied"` // by the list, and in no other figure
+	// Asked for a pass in place of being refused: who shows one goes on, which no log tells
+	Challenged        uint64 `json:"challenged,omitempty"`
+	ChallengedSources int    `json:"challenged_sources,omitempty"`
+	Blocks            uint64 `json:"blocks"`
+	Denied            uint64 `json:"denied"` // by the list, and in no other figure
 	// Answered 400 for their form, and in no other figure
 	Malformed uint64 `json:"malformed,omitempty"`
 	Allowed   uint64 `json:"allowed"` // by the list: no rule was asked
@@ -59,6 +62,8 @@ type JudgedRule struct {
 	Window  time.Duration
 	Timeout time.Duration // of a block; 0: throttle
 	Shadow  bool          // refuses nobody
+	// Whom it would refuse it asks for a pass, and lets in with one
+	Challenges bool
 
 	Truth judge.Truth // what is exact of it, against Limit
 	Units uint32      // of the limit that each request uses; 0: 1
@@ -68,7 +73,7 @@ type JudgedRule struct {
 }
 
 // RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if
-// it were enforced, and are in no sum.
+// it were enforced, and are in no sum. A challenging rule's are its challenges.
 type RuleOutcome struct {
 	Name           string         `json:"name"`
 	About          string         `json:"about,omitempty"`
@@ -76,6 +81,7 @@ type RuleOutcome struct {
 	Window         report.Seconds `json:"window"`
 	Timeout        report.Seconds `json:"mitigation_timeout"`
 	Shadow         bool           `json:"shadow,omitempty"`
+	Challenges     bool           `json:"challenges,omitempty"`
 	Requests       uint64         `json:"requests"` // that fall under it
 	Refused        uint64         `json:"refused"`
 	RefusedSources int            `json:"refused_sources"`
@@ -94,14 +100,16 @@ type RuleOutcome struct {
 
 // RefusedSource is a source that a rule would have refused.
 type RefusedSource struct {
-	Source   string `json:"source"`
-	Rule     string `json:"rule"`
-	Shadow   bool   `json:"shadow,omitempty"`
-	Requests uint64 `json:"requests"` // under the rule
-	Refused  uint64 `json:"refused"`
-	Blocks   uint64 `json:"blocks"`
-	First    Moment `json:"first"`
-	Last     Moment `json:"last"`
+	Source string `json:"source"`
+	Rule   string `json:"rule"`
+	Shadow bool   `json:"shadow,omitempty"`
+	// By being asked for a pass
+	Challenged bool   `json:"challenged,omitempty"`
+	Requests   uint64 `json:"requests"` // under the rule
+	Refused    uint64 `json:"refused"`
+	Blocks     uint64 `json:"blocks"`
+	First      Moment `json:"first"`
+	Last       Moment `json:"last"`
 	// In any window, by the exact log; what the rule counts with it included
 	Most uint32 `json:"most"`
 	// Of the refused: those that the origin had answered with 2xx or 3xx
@@ -167,6 +175,7 @@ type Outcome struct {
 	Denied, Allowed bool // by lists; then no rule was asked
 	Malformed       bool // refused for its form; then no rule was asked, either
 	Refused         bool
+	Challenged      bool // in place of that
 	Results         []RuleResult
 }
 
@@ -219,7 +228,7 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 	for _, r := range o.Rules {
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit,
 			Window:  report.Seconds(r.Window),
-			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks,
+			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks, Challenges: r.Challenges,
 			Queue: report.Seconds(float64(r.Truth.Queue) * r.Truth.Interval)})
 	}
 	g := dryRun{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)),

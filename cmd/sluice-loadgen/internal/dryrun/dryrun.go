@@ -24,7 +24,8 @@ import (
 // A log has no headers but User-Agent. So a rule that distinguishes clients by another one or a
 // cookie counts each source as one that sent none, and one about requests with such is about none
 // of a log. Nobody is on a plan but the default one: no store is read. Of nobody is known how long
-// the body of a request was, or what the origin's answer said: where that is the cost, it is 1.
+// the body of a request was, or what the origin's answer said: where that is the cost, it is 1. Of what modules find out there is
+// nothing: no log has TLS or passes.
 type Run struct {
 	sources     *address.Sources
 	deny, allow *address.Group
@@ -55,6 +56,7 @@ type Request struct {
 type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
+	Challenged      bool // in place of that: an edge asks for a pass, and lets in who shows one
 	// An edge answers 400 or 414, because origins may read it in several ways, or it is too long
 	// for a rule; then no rule was asked
 	Malformed bool
@@ -87,6 +89,16 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	}
 	defaults := c.RuleDefaults()
 	defaults.Lists, defaults.Geo = named, located
+	for i := range defaults.Actions {
+		defaults.Actions[i].Apart = "" // nothing by which requests are counted apart is known
+	}
+	for i, f := range defaults.Facts {
+		if f.Find == nil {
+			unknown := *f
+			unknown.Find = func(buf []byte, _ *key.View) []byte { return buf }
+			defaults.Facts[i] = &unknown
+		}
+	}
 	set, err := rules.New(c.Rules, defaults, func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
@@ -175,6 +187,8 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 		})
 	}
 	if outcome.Refused {
+		outcome.Challenged = d.Action() == Challenge
+		outcome.Refused = !outcome.Challenged
 		outcome.Rule = r.positions[d.Reported.Rule].rule
 	}
 	r.limiter.Settle(&d.Decision, q.Status, now)

@@ -7,7 +7,17 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/config"
+	"sluice/edge/rules"
 )
+
+// Modules are none: a minimal program refuses what rules say of them.
+func Modules() []config.Module { return nil }
+
+// NotLogged is what no log has of what modules find out: nothing.
+var NotLogged map[string]string
+
+// Challenge is no rule's action here.
+const Challenge rules.Action = "challenge"
 
 // Missing is what a minimal program is built without, by the setting that needs it: see
 // config.Parser.

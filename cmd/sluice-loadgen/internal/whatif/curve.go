@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sluice/cmd/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/dryrun"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/rules"
@@ -38,7 +39,8 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config,
 	for _, limit := range whatif.LimitsAround(r.Limit, algorithm.MaxLimit) {
 		alone := *c
 		r = r.OwnLimit()
-		if r.Limit, r.Mode, r.Plans = limit, rules.Enforce, nil; r.Action == rules.Tag {
+		if r.Limit, r.Mode, r.Plans = limit, rules.Enforce, nil; r.Action == rules.Tag ||
+			r.Action == dryrun.Challenge {
 			r.Action = rules.Refuse
 		}
 		if _, err := r.CheckAlgorithm(); err != nil {

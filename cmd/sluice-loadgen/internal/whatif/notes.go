@@ -2,10 +2,12 @@ package whatif
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/dryrun"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/edge/rules/match"
@@ -64,6 +66,35 @@ func (l *logged) parts(r *rules.Config) string {
 	return strings.Join(list, " and ")
 }
 
+// facts are what of m no log has, because a module finds it out of requests; "": nothing.
+func facts(m *match.Config) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m.Facts)) {
+		list = append(list, dryrun.NotLogged[name])
+	}
+	return strings.Join(list, " and ")
+}
+
+// notLogged are what no log has of what a rule asks for.
+func notLogged(r *rules.Config) (list []string) {
+	add := func(what string) {
+		if what != "" && !slices.Contains(list, what) {
+			list = append(list, what)
+		}
+	}
+	for _, part := range r.Key {
+		add(dryrun.NotLogged[part])
+	}
+	add(facts(&r.Match))
+	if r.Match.Not != nil {
+		add(facts(r.Match.Not))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Own)) {
+		add(dryrun.NotLogged[name])
+	}
+	return list
+}
+
 // asksHost reports whether a rule looks at the host.
 func asksHost(r *rules.Config) bool {
 	about := func(m *match.Config) bool {
@@ -108,6 +139,7 @@ func (l *logged) lacks(r *rules.Config) string {
 	}
 	parts := l.parts(r)
 	add(parts != "", parts)
+	list = append(list, notLogged(r)...)
 	add(r.HasPlans(), "who is on which plan")
 	add(len(r.Count.Statuses) > 0 && l.statuses == 0, "statuses")
 	add(r.Cost.Bytes > 0, "lengths of requests' bodies")
@@ -156,6 +188,33 @@ func (l *logged) headers() string {
 		return "no headers but User-Agent"
 	}
 	return "no headers"
+}
+
+// notLoggedNotes say what becomes of a rule that asks for what no log has.
+func notLoggedNotes(r *rules.Config) (notes []string) {
+	for _, part := range r.Key {
+		if what := dryrun.NotLogged[part]; what != "" {
+			notes = append(notes, fmt.Sprintf("no log has %s, so that rule %s, by %s, cannot be judged: it counts the source in place of %s",
+				what, r.Name, strings.Join(r.Key, " and "), part))
+		}
+	}
+	if what := facts(&r.Match); what != "" {
+		notes = append(notes, fmt.Sprintf("no log has %s, so that rule %s, about %s, cannot be judged: it is about no request",
+			what, r.Name, strings.Join(slices.Sorted(maps.Keys(r.Match.Facts)), " and ")))
+	}
+	if r.Match.Not != nil {
+		if what := facts(r.Match.Not); what != "" {
+			notes = append(notes, fmt.Sprintf("no log has %s, so that rule %s leaves out nobody by %s",
+				what, r.Name, strings.Join(slices.Sorted(maps.Keys(r.Match.Not.Facts)), " and ")))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Own)) {
+		if what := dryrun.NotLogged[name]; what != "" {
+			notes = append(notes, fmt.Sprintf("a log does not show %s, so that %s of rule %s is not asked",
+				strings.TrimPrefix(what, "what "), name, r.Name))
+		}
+	}
+	return notes
 }
 
 // notes says where a log knows less than an edge does.
@@ -231,6 +290,10 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 			notes = append(notes,
 				fmt.Sprintf("rule %s tags: what it would tag is shown as a shadow's, which refuses nobody", r.Name))
 		}
+		if r.Action == dryrun.Challenge {
+			notes = append(notes, fmt.Sprintf("rule %s challenges: whom it would ask for a pass stands where refusals do, each time, because no log has passes; who shows one goes on, and is counted by it", r.Name))
+		}
+		notes = append(notes, notLoggedNotes(r)...)
 		if values := l.values(&r.Match); values != "" {
 			notes = append(notes,
 				fmt.Sprintf("a log has %s, so that rule %s looks for %s in vain, and is about no request", l.headers(), r.Name, values))

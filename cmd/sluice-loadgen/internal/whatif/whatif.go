@@ -234,7 +234,8 @@ func (f *askFlags) load() (*config.Config, error) {
 			}
 			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
 		}
-		p := config.Parser{Env: os.LookupEnv, Missing: dryrun.Missing, Others: true}
+		p := config.Parser{Env: os.LookupEnv, Modules: dryrun.Modules(), Missing: dryrun.Missing,
+			Others: true}
 		if c, err = p.Parse(f.config, text); err != nil {
 			first, rest, more := strings.Cut(err.Error(), "\n")
 			if more {
@@ -344,7 +345,8 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 				Window:  l.Counter.Window,
 				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow ||
 					rule.Mode == rules.Shadow || rule.Action == rules.Tag,
-				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units,
+				Challenges: rule.Action == dryrun.Challenge,
+				Truth:      virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units,
 				Lacks: logged.lacks(&rule),
 			})
 		}
@@ -372,7 +374,7 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 				Begins: k.Over, Counts: k.Counts, Delay: k.Delay})
 		}
 		return whatif.Outcome{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed,
-			Refused: said.Refused, Results: cases}
+			Refused: said.Refused, Challenged: said.Challenged, Results: cases}
 	}
 	return o, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/dryrun"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 )
@@ -14,7 +15,7 @@ import (
 // ruleOf reads one rule as it stands in a configuration that has plans.
 func ruleOf(t *testing.T, yaml string) *rules.Config {
 	t.Helper()
-	c, err := config.Parse("test.yaml", []byte("plans: {key: 'header:x-api-key', default: free, store: 'sqlite:"+t.TempDir()+"/plans.db'}\nrules: [{name: r, limit: 10, "+yaml+"}]"))
+	c, err := config.Parser{Modules: dryrun.Modules()}.Parse("test.yaml", []byte("plans: {key: 'header:x-api-key', default: free, store: 'sqlite:"+t.TempDir()+"/plans.db'}\nrules: [{name: r, limit: 10, "+yaml+"}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +39,13 @@ func TestWhatALogLacks(t *testing.T) {
 		{"key: ['header:x-api-key', source]", "header:x-api-key", "header:x-api-key"},
 		{"key: 'cookie:sid'", "cookie:sid", "cookie:sid"},
 		{"key: 'query:q'", "", ""},
+		{"key: ja4", "TLS", "TLS"},
+		{"key: [ja4, pass]", "TLS and passes", "TLS and passes"},
+		{"match: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1]}", "TLS", "TLS"},
+		{"key: ja4, match: {not: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1]}}", "TLS", "TLS"},
+		{"match: {not: {verified: [googlebot]}}", "what DNS says of robots", "what DNS says of robots"},
+		{"key: path, action: challenge", "", ""},
+		{"key: path, action: challenge, when: {origin_latency_p95: 1s}", "how fast an origin would have answered", "how fast an origin would have answered"},
 		{"count: {statuses: [401]}", "", "statuses"},
 	} {
 		r := ruleOf(t, test.rule)
