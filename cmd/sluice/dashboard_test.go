@@ -62,9 +62,9 @@ rules:
   - {name: api, match: {path: /api/*}, limit: 120, window: 1m, mitigation_timeout: 2m, share: 60}
   - {name: api-stricter, match: {path: /api/*}, limit: 60, window: 1m, mitigation_timeout: 5m, mode: shadow}
   - {name: odd, match: {path: %q}, limit: 5}
-  - {name: heavy, match: {path: /heavy, headers: {user-agent: "bot*"}, not: {cookies: {session: "*"}}}, concurrency: 7, priority: sheddable}
-  - {name: slowed, match: {path: /slowed}, algorithm: token_bucket, limit: 60, burst: 20, action: delay, mitigation_timeout: 0}
-  - {name: told, match: {path: /told}, limit: 5, cost: 3, action: tag, escalate: [10m]}
+  - {name: reports, match: {path: /reports, headers: {user-agent: "bot*"}, not: {cookies: {session: "*"}}}, concurrency: 7, priority: sheddable}
+  - {name: search, match: {path: /search}, algorithm: token_bucket, limit: 60, burst: 20, action: delay, mitigation_timeout: 0}
+  - {name: export, match: {path: /export}, limit: 5, cost: 3, action: tag, escalate: [10m]}
 `, node, write(t, "a secret of this PoP alone"), token, server.URL, "/"+strings.ReplaceAll(hostile, " ", "")))
 	for i, name := range []string{"fra1-a", "fra1-b"} {
 		edges[i] = start(t, "", "--config", withEdgeID(t, config, name))
@@ -148,21 +148,23 @@ func TestDashboard(t *testing.T) {
 	// The traffic: who guesses passwords is blocked, a scraper would be, and the plot has a line for each verdict.
 	b.until(row("blocked", "203.0.113.12", "login", "more than 5 in 1m"))
 	b.until(row("shadow", "203.0.113.11"))
-	b.until(`/^\d+ sources are blocked under rules? .*login.*, [\d.]+ requests a second refused\./.test(document.querySelector("#says").textContent)`)
+	b.until(`/^\d+ sources are blocked under rules? .*login.*; [\d.]+ requests a second refused\./.test(document.querySelector("#says").textContent)`)
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://", "up"))
 	b.until(row("nodes", "127.0.0.1", "up"))
 	b.until(row("rules", "api", "/api/*, of 60 % of sources"))
 	b.until(row("rules", "site") + `?.querySelector("meter")`)
-	b.until(row("rules", "heavy", "7 in flight (0 here)", "/heavy header user-agent=bot* not cookie session=*, priority sheddable"))
-	b.until(row("rules", "slowed", "/slowed, algorithm token_bucket, burst 20, action delay"))
-	b.until(row("rules", "told", "/told, cost 3, blocked for 1m, then 10m, action tag"))
+	b.until(row("rules", "reports", "7 in flight (0 here)", "/reports header user-agent=bot* not cookie session=*, priority sheddable"))
+	b.until(row("rules", "search", "/search, algorithm token_bucket, burst 20, action delay"))
+	b.until(row("rules", "export", "/export, cost 3, blocked for 1m, then 10m, action tag"))
 	b.until(row("shedding", "all hosts", "has room", "100"))
 	for range 2 {
-		ask("GET", "http://"+edges[0].front+"/told", "203.0.113.99")
+		ask("GET", "http://"+edges[0].front+"/export", "203.0.113.99")
 	}
-	b.until(row("blocked", "203.0.113.99", "told", "more than 5 in 1m (its requests are tagged and pass)"))
+	b.until(row("blocked", "203.0.113.99", "export", "more than 5 in 1m (its requests are tagged and pass)"))
 	b.until(`document.querySelector("#legend .tagged")`)
+	b.until(`/blocked under rules? .*login.*; 1 is tagged and passes; /.test(document.querySelector("#says").textContent)`)
+	b.until(`document.querySelector("#legend .mitigated").textContent.startsWith("refused: source is blocked ")`)
 
 	// Block, with a reason that would be markup.
 	b.focus("#block")
@@ -183,7 +185,7 @@ func TestDashboard(t *testing.T) {
 	b.keys(kb.Enter)
 	b.until(row("blocked", "198.51.100.7"))
 	b.until(row("events", "blocked for", "<script>")) // before others push it out
-	if first := eval[string](b, `document.querySelector("#blocked tbody tr").textContent`); !strings.Contains(first, "198.51.100.7site"+"admin"+hostile) {
+	if first := eval[string](b, `document.querySelector("#blocked tbody tr").textContent`); !strings.Contains(first, "198.51.100.7site"+"an operator"+hostile) {
 		t.Errorf("the first row is not what an operator has blocked: %s", first)
 	}
 	for i, p := range edges {
@@ -373,7 +375,7 @@ func TestDashboard(t *testing.T) {
 	for _, look := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1180, 820}, {"dark", "dark", 1180, 820}, {"phone", "light", 390, 844}} {
+	}{{"light", "light", 1180, 760}, {"dark", "dark", 1180, 760}, {"phone", "light", 390, 844}} {
 		err := chromedp.Do(b.ctx, chromedp.EmulateViewport(look.width, look.height))
 		if err == nil {
 			_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}})

@@ -6,6 +6,10 @@ const $ = id => document.getElementById(id);
 const every = 2000, seldom = 10e3, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
 const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied", "maintenance"];
 const refusing = ["limited", "mitigated", "closed", "denied", "maintenance"];
+// What a verdict does to a request, in words: the metrics have its name.
+const meaning = {pass: "passed", limited: "refused: over a limit", mitigated: "refused: source is blocked", shadow: "passed: a trial would refuse", tagged: "passed: tagged",
+  closed: "refused: memcached away", open: "passed: memcached away", denied: "refused: deny list", maintenance: "refused: maintenance"};
+const by = {edge: "this edge", pop: "another edge", admin: "an operator", peer: "another PoP"};
 
 let points = [];      // for the plot: {at, rate by verdict}
 let samples = [];     // of the last minute: {at, summary}
@@ -236,6 +240,15 @@ function totals(summary) {
   return sum;
 }
 
+// refusedOf is how many requests a second got a refusal as their answer, each once, however many rules refuse it.
+const refusedOf = (now, first, s) => rate(now.answers.limit, first.answers?.limit, s) + rate(now.denied, first.denied, s) + rate(now.maintained, first.maintained, s);
+
+// decided is how many refusals a second the rules decided: also of requests that only limit_api asks about, which get no answer here.
+function decided(first, s) {
+  const after = totals(now), before = totals(first);
+  return refusing.reduce((sum, v) => sum + rate(after[v], before[v], s), 0);
+}
+
 // --- the plot ---
 
 // step is a round distance of lines for a scale that ends at most.
@@ -280,7 +293,7 @@ function draw() {
   $("legend").replaceChildren(...shown.map(v => {
     const li = document.createElement("li");
     li.className = v;
-    li.textContent = `${v} ${number(last[v] || 0)}`;
+    li.textContent = `${meaning[v]} ${number(last[v] || 0)}`;
     return li;
   }));
 }
@@ -308,7 +321,7 @@ function overLimit(m) {
 const shownKey = k => [k.key_start && k.key_start + "…", k.plan].filter(x => x).join(" · ");
 
 function blockedRows(list) {
-  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": ") + (m.not_on?.length ? ` (not on ${m.not_on.join(", ")})` : ""), until(m.end),
+  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), now?.whole && (m.by === "edge" || m.by === "pop") ? "an edge" : by[m.by] || m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": ") + (m.not_on?.length ? ` (not on ${m.not_on.join(", ")})` : ""), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
@@ -468,21 +481,22 @@ function gone() {
 }
 
 // several names the first of a list, and how many others there are.
-const several = list => list.length > 3 ? `${list.slice(0, 3).join(", ")} and ${list.length - 3} more` : list.join(list.length > 2 ? ", " : " and ");
+const several = list => list.length > 3 ? `${list.slice(0, 3).join(", ")} and ${list.length - 3} more` : list.join(", ").replace(/, ([^,]*)$/, " and $1");
 
 // inWords is the state in one line: what is wrong, then who is refused, or that it is quiet. kind is bad, busy or none.
 function inWords() {
-  const {first, seconds: s} = since(recent), after = totals(now), before = totals(first), n = now.blocked.in_force;
-  const refused = refusing.reduce((sum, v) => sum + rate(after[v], before[v], s), 0), down = (now.nodes || []).filter(n => !n.up);
+  const {first, seconds: s} = since(recent), refused = refusedOf(now, first, s) || decided(first, s), down = (now.nodes || []).filter(n => !n.up);
+  const tags = now.rules.filter(r => r.action === "tag" && r.mode === "enforce").reduce((sum, r) => sum + r.active, 0), n = Math.max(0, now.blocked.in_force - tags);
   const wrong = [...gone().map(([name, ago]) => `edge ${name} has been silent` + (ago ? ` for ${span(ago)}` : "")), now.unready && "this edge is not ready",
     now.alone ? "this edge counts alone, no memcached node answers" : down.length && `memcached ${several(down.map(d => d.address))} is down`,
     ...(now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`),
     ...(now.shedding || []).filter(o => o.shedding.now).map(o => `origin ${o.hosts.join(", ").replace(/^\*$/, "")} is overloaded`.replace("  ", " ")),
     now.maintenance && "closed for maintenance",
     ...(now.everybody || []).filter(m => m.mode === "enforce").map(m => `rule ${m.rule} challenges everybody, ${until(m.end)}` + (m.reason ? ` (${m.reason})` : ""))].filter(x => x);
-  const rules = [...new Set(now.blocked.list.map(m => m.rule))].filter(rule => rule !== "*");
+  const rules = [...new Set(now.blocked.list.filter(m => m.action !== "tag").map(m => m.rule))].filter(rule => rule !== "*");
   const does = [n && `${number(n)} ${n === 1 ? "source is" : "sources are"} blocked` + (rules.length ? ` under ${rules.length > 1 ? "rules" : "rule"} ${several(rules)}` : ""),
-    refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join(", ");
+    tags && `${number(tags)} ${tags === 1 ? "is" : "are"} tagged and ${tags === 1 ? "passes" : "pass"}`,
+    refused >= 0.05 && `${number(refused)} ${refused === 1 ? "request" : "requests"} a second refused`].filter(x => x).join("; ");
   const text = [wrong.join(", "), does || !wrong.length && "quiet: nobody is blocked, nothing is refused"].filter(x => x).join("; ");
   const last = events.find(e => e.kind === "operator" || e.kind === "reload");
   const of = last && [last.source, last.rule && "under " + ruleName(last.rule)].filter(x => x).join(" ");
@@ -492,17 +506,17 @@ function inWords() {
 
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
-  const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
+  const own = refusedOf(now, first, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
   $("scope").hidden = !shared && !ofPoP(); // an edge that counts alone is the whole PoP
   put($("plot-of"), now.whole ? "All edges together" : "This edge");
   for (const e of document.querySelectorAll(".own")) e.hidden = !now.whole;
   put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, !now.whole && now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
-  figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
-    ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
+  figures([["Requests a second", number(asked)], ["Of them refused", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
+    ["Blocks in force", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.http2 && ["By HTTP/2", (asked > 0 ? Math.round(100 * rate(now.http2, first.http2 || 0, s) / asked) : 0) + " %"],
     now.wall && ["In the kernel's set", now.wall.up ? `${number(now.wall.entries)} of ${number(now.wall.room)}` : "none: away", now.wall.up ? "" : "bad"],
     now.wall && ["SYNs refused a second", number(rate(now.wall.refused, first.wall?.refused, s))],
-    now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
+    now.seconds && ["99 % answered within", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const warnings = warningsOf(events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept));
   const missing = (now.whole?.edges || []).filter(e => e.missing).map(e => e.name);
