@@ -12,6 +12,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/metric"
+	"sluice/edge/operator"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -40,6 +41,9 @@ type Module struct {
 	Run     func(ctx context.Context)
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
+	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
+	// once.
+	Commands []operator.Command
 }
 
 // A Setup is what modules make their points of.
@@ -119,6 +123,14 @@ func (all Modules) Config() (list []config.Module) {
 	for _, m := range all {
 		m.Config.Name = m.Name
 		list = append(list, m.Config)
+	}
+	return list
+}
+
+// Commands are what the modules add to those of sluice.
+func (all Modules) Commands() (list []operator.Command) {
+	for _, m := range all {
+		list = append(list, m.Commands...)
 	}
 	return list
 }

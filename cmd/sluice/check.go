@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/cmd/sluice/internal/command"
-	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
@@ -23,6 +21,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/lists"
+	"sluice/edge/operator"
 	"sluice/edge/regular"
 	"sluice/edge/token"
 	"sluice/edge/upstream"
@@ -100,7 +99,7 @@ func (r report) print(stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s: %s\n", r.File, note)
 	}
 	if !r.Good {
-		return command.ExitFailed
+		return operator.ExitFailed
 	}
 	return 0
 }
@@ -115,7 +114,7 @@ func (r report) printDifferences(where string, stdout io.Writer) int {
 	for _, d := range r.Differences {
 		fmt.Fprintln(stdout, "  "+operator.Printable(d.String()))
 	}
-	return command.ExitFailed
+	return operator.ExitFailed
 }
 
 // tryStart does what a start does before anything is served, on the way to which nothing is opened

@@ -12,36 +12,37 @@ import (
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
+	"sluice/edge/operator"
 )
 
 // commands is all of them, as help shows them.
-func commands() []command.Command {
-	return slices.Concat([]command.Command{
+func commands() []operator.Command {
+	return slices.Concat([]operator.Command{
 		checkCmd(),
 		importCmd(),
-		{Command: completion.Command{Name: "schema",
-			Does: "print the JSON Schema of a configuration, for editors"}, Run: cmdSchema},
-	}, command.Operators(reader()), []command.Command{
+		{Name: "schema",
+			Does: "print the JSON Schema of a configuration, for editors", Run: cmdSchema},
+	}, command.Operators(reader(), modules(nil, nil).Commands()), []operator.Command{
 		command.Why(),
-		{Command: completion.Command{Name: "help", Args: "[COMMAND]",
-			Does: "show how a command is used"}, Run: cmdHelp},
-		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(),
-			"|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
-		{Command: completion.Command{Name: "version", Args: "[--json]",
-			Does: "print version and commit"}, Run: cmdVersion},
+		{Name: "help", Args: "[COMMAND]",
+			Does: "show how a command is used", Run: cmdHelp},
+		{Name: "completion", Args: strings.Join(completion.Shells(),
+			"|"), Does: "print the script by which a shell completes sluice", Run: cmdCompletion},
+		{Name: "version", Args: "[--json]",
+			Does: "print version and commit", Run: cmdVersion},
 	})
 }
 
 // reader reads files with what this program's modules add to them.
 func reader() settings.Reader { return settings.Reader{Modules: modules(nil, nil).Config()} }
 
-func findCommand(name string) (command.Command, bool) {
+func findCommand(name string) (operator.Command, bool) {
 	for _, c := range commands() {
 		if c.Name == name {
 			return c, true
 		}
 	}
-	return command.Command{}, false
+	return operator.Command{}, false
 }
 
 // didYouMean names the command that a word was likely meant to be.
@@ -58,13 +59,13 @@ func cmdCheck(args []string, stdout, stderr io.Writer) int {
 }
 
 // checkCmd tells what is wrong with a file, and how it differs from what runs.
-func checkCmd() command.Command {
-	set := command.NewFlagSet("check")
+func checkCmd() operator.Command {
+	set := operator.NewFlagSet("check")
 	diff := set.Bool("diff", false,
 		"say what a reload of FILE would change at the edge that runs, by the admin that the file names, or --admin; exit 1 if anything")
 	asJSON := set.Bool("json", false, "print JSON")
 	at := command.AddListener(reader(), set)
-	return command.Offline(set, "FILE", "validate a configuration",
+	return operator.Offline(set, "FILE", "validate a configuration",
 		"check wants one file: sluice check FILE", func(args []string, stdout,
 			stderr io.Writer) int {
 			r := examine(args[0])
@@ -77,16 +78,16 @@ func checkCmd() command.Command {
 				}
 				if err != nil {
 					fmt.Fprintf(stderr, "sluice check: %s\n", settings.Sentence(err))
-					return command.ExitFailed
+					return operator.ExitFailed
 				}
 				r.Warnings = slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasSuffix(w, inUse) }) // by the edge that has answered
 				if len(r.Differences) > 0 {
-					code = command.ExitFailed
+					code = operator.ExitFailed
 				}
 			}
 			if *asJSON {
 				if !r.Good {
-					code = command.ExitFailed
+					code = operator.ExitFailed
 				}
 				return printJSON(r, code, stdout)
 			}
@@ -108,7 +109,7 @@ func printJSON(v any, code int, stdout io.Writer) int {
 
 func cmdSchema(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		return command.Misuse(stderr,
+		return operator.Misuse(stderr,
 			errors.New("schema wants nothing else: sluice schema > sluice.schema.json"))
 	}
 	_, _ = stdout.Write(config.Schema)
@@ -123,7 +124,7 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	}
 	c, known := findCommand(args[0])
 	if !known || len(args) > 1 {
-		return command.Misuse(stderr, fmt.Errorf("help: no command %q%s: sluice help lists them",
+		return operator.Misuse(stderr, fmt.Errorf("help: no command %q%s: sluice help lists them",
 			strings.Join(args, " "), didYouMean(args[0])))
 	}
 	fmt.Fprint(stdout, c.Usage())
@@ -133,19 +134,16 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 // cmdCompletion prints a shell's script, or what that script offers: completion -- WORD...
 func cmdCompletion(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[0] == "--" {
-		list := []completion.Command{{Flags: newFlags().set}}
-		for _, c := range commands() {
-			list = append(list, c.Command)
-		}
-		completion.Offer(stdout, list, args[1:])
+		all := append(commands(), operator.Command{Flags: newFlags().set})
+		completion.Offer(stdout, all, args[1:])
 		return 0
 	}
 	if len(args) != 1 {
-		return command.Misuse(stderr, fmt.Errorf("completion wants one of %s",
+		return operator.Misuse(stderr, fmt.Errorf("completion wants one of %s",
 			strings.Join(completion.Shells(), ", ")))
 	}
 	if err := completion.Write(stdout, args[0], "sluice"); err != nil {
-		return command.Misuse(stderr, fmt.Errorf("completion: %w", err))
+		return operator.Misuse(stderr, fmt.Errorf("completion: %w", err))
 	}
 	return 0
 }

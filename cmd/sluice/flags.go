@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/config/compose"
+	"sluice/edge/operator"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 )
@@ -37,7 +37,7 @@ type flags struct {
 }
 
 func newFlags() *flags {
-	f := &flags{set: command.NewFlagSet("sluice")}
+	f := &flags{set: operator.NewFlagSet("sluice")}
 	s := f.set
 	s.StringVar(&f.config, "config", "", "configuration `FILE` (YAML); flags win over it")
 	s.StringVar(&f.listen, "listen", ":8080", "address to serve on")
@@ -66,7 +66,7 @@ func newFlags() *flags {
 
 func parseFlags(args []string) (*flags, error) {
 	f := newFlags()
-	if err := command.Parse(f.set, args); err != nil {
+	if err := operator.Parse(f.set, args); err != nil {
 		return f, err
 	}
 	if f.set.NArg() > 0 {

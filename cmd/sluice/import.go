@@ -7,30 +7,30 @@ import (
 	"path/filepath"
 	"strings"
 
-	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/importer"
+	"sluice/edge/operator"
 )
 
 // importCmd makes rules of the limits of another program's file.
-func importCmd() command.Command {
-	set := command.NewFlagSet("import")
+func importCmd() operator.Command {
+	set := operator.NewFlagSet("import")
 	asJSON := set.Bool("json", false, "print JSON: rules, notes, and the YAML")
 	const meant = "import wants a program and a file: sluice import nginx nginx.conf; - is standard input"
-	return command.Offline(set, "nginx|haproxy|envoy-ratelimit FILE",
+	return operator.Offline(set, "nginx|haproxy|envoy-ratelimit FILE",
 		"make rules of another program's limits, with a note for what has no equal", meant,
 		func(args []string, stdout, stderr io.Writer) int {
 			if importer.Kinds[args[0]] == nil {
-				return command.Misuse(stderr,
+				return operator.Misuse(stderr,
 					fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
 			}
 			r, err := importFile(args[0], args[1])
 			if err != nil {
 				fmt.Fprintf(stderr, "sluice import: %v\n", err)
-				return command.ExitFailed
+				return operator.ExitFailed
 			}
 			code := 0
 			if len(r.Rules) == 0 {
-				code = command.ExitFailed
+				code = operator.ExitFailed
 			}
 			if *asJSON {
 				return printJSON(r, code, stdout)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/operator"
 )
 
 func main() {
@@ -32,7 +32,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		c, known := findCommand(args[0])
 		if !known {
-			return command.Misuse(stderr,
+			return operator.Misuse(stderr,
 				fmt.Errorf("unknown command %q%s: sluice help lists them; flags alone serve",
 					args[0], didYouMean(args[0])))
 		}
@@ -50,7 +50,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage(f))
 		return 0
 	case err != nil:
-		return command.Misuse(stderr, err)
+		return operator.Misuse(stderr, err)
 	}
 	c, err := f.load()
 	if err == nil {
@@ -60,7 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if err != errLogged {
 			fmt.Fprintln(stderr, "sluice:", settings.Sentence(err))
 		}
-		return command.ExitFailed
+		return operator.ExitFailed
 	}
 	return 0
 }

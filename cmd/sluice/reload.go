@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/counter/member"
@@ -25,6 +24,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/lists"
+	"sluice/edge/operator"
 	"sluice/edge/rules"
 	"sluice/edge/tryout"
 	"sluice/pop"

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/sluice/internal/command"
 	"sluice/edge/control"
+	"sluice/edge/operator"
 )
 
 // startMemcached starts a node of its own, and returns once it listens.
@@ -128,7 +128,7 @@ func TestLastReportToNobody(t *testing.T) {
 	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	began := time.Now()
 	_ = p.cmd.Wait()
-	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != command.ExitFailed || took > patience {
+	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != operator.ExitFailed || took > patience {
 		t.Errorf("exit %d after %v", code, took)
 	}
 	if want := fmt.Sprintf("%d hits did not reach the tier", hits); !strings.Contains(p.log.String(), want) {

@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"sluice/cmd/sluice/internal/command"
 	"sluice/edge/metric"
+	"sluice/edge/operator"
 )
 
 // A build is what a program was built from. What its build did not note is "unknown".
@@ -77,7 +77,7 @@ func cmdVersion(args []string, stdout, stderr io.Writer) int {
 		}
 		fmt.Fprintln(stdout, string(text))
 	case len(args) > 0:
-		return command.Misuse(stderr, errors.New("version wants --json or nothing"))
+		return operator.Misuse(stderr, errors.New("version wants --json or nothing"))
 	default:
 		fmt.Fprintln(stdout, "sluice", version())
 	}

@@ -17,6 +17,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/message"
 	"sluice/edge/metric"
+	"sluice/edge/operator"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/pop/secret"
@@ -61,6 +62,7 @@ func Module(keys [][16]byte) edge.Module {
 		crand.Read(m.keys[0][:]) // it never fails
 	}
 	return edge.Module{Name: name, Prepare: m.prepare, Run: m.run, Collect: m.collect,
+		Commands: []operator.Command{command()},
 		Config: config.Module{
 			Rule: func() any { return defaultRule() },
 			Actions: []rules.OwnAction{{Name: Action, Apart: passName,

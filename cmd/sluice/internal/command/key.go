@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/edge/control"
+	"sluice/edge/operator"
 )
 
 // keyFlags name who is counted by a key, in place of a source. What they say of a mistake has
@@ -42,18 +42,18 @@ func (k *keyFlags) key(stdin io.Reader) (*control.Key, error) {
 		switch {
 		case part == "":
 			return nil,
-				usageError{errors.New("--key: want PART=VALUE, such as header:X-Api-Key=k-4711")}
+				operator.UsageErrorf("--key: want PART=VALUE, such as header:X-Api-Key=k-4711")
 		case !ok && part == "global":
 		case !ok && k.file == "":
 			return nil,
-				usageError{errors.New("--key has no value: want PART=VALUE, such as header:X-Api-Key=k-4711, or the value from --key-file FILE (- is standard input)")}
+				operator.UsageErrorf("--key has no value: want PART=VALUE, such as header:X-Api-Key=k-4711, or the value from --key-file FILE (- is standard input)")
 		case !ok && open >= 0:
 			return nil,
-				usageError{errors.New("two --key have no value, and --key-file has one: give the file lines PART=VALUE, and leave --key out")}
+				operator.UsageErrorf("two --key have no value, and --key-file has one: give the file lines PART=VALUE, and leave --key out")
 		case !ok:
 			open = len(parts)
 		case value == "":
-			return nil, usageError{fmt.Errorf("--key %s: the value is empty", part)}
+			return nil, operator.UsageErrorf("--key %s: the value is empty", part)
 		}
 		parts = append(parts, control.KeyPart{Key: part, Value: value})
 	}
@@ -122,16 +122,16 @@ type named struct {
 func (k *keyFlags) whom(args []string, source func(string) error) (n named, err error) {
 	switch {
 	case k.given() && len(args) > 0:
-		return n, usageError{errors.New("a SOURCE and --key: give one of them")}
+		return n, operator.UsageErrorf("a SOURCE and --key: give one of them")
 	case k.given():
 		n.key, err = k.key(os.Stdin)
 		return n, err
 	case len(args) == 0:
 		return n,
-			usageError{errors.New("want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")}
+			operator.UsageErrorf("want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")
 	}
 	if err = source(args[0]); err != nil {
-		return n, usageError{err}
+		return n, operator.UsageErrorf("%w", err)
 	}
 	n.source = args[0]
 	return n, nil

@@ -13,41 +13,41 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice/internal/completion"
-	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
 	"sluice/edge/control"
+	"sluice/edge/operator"
 )
 
-// Operators are those that ask a running edge, at its operators' listener. Files are read by read.
-func Operators(read settings.Reader) []Command {
+// Operators are those that ask a running edge, at its operators' listener, and own, the modules'.
+// Files are read by read.
+func Operators(read settings.Reader, own []operator.Command) []operator.Command {
 	none := func(do func(*operator.Client) error) func(*operator.Client, []string) error {
 		return func(c *operator.Client, _ []string) error { return do(c) }
 	}
-	status := NewFlagSet("status")
-	wait := durationFlag(status, new(time.Duration), "wait", 0,
+	status := operator.NewFlagSet("status")
+	wait := operator.DurationFlag(status, new(time.Duration), "wait", 0,
 		"wait `TIME` at most until the edge is ready")
 	const ofPoP = "of all edges of the PoP together, with how old what each shows is, and which are missing"
 	statusOfPoP := status.Bool("pop", false, "what each edge of the PoP does, and all together")
-	top := NewFlagSet("top")
+	top := operator.NewFlagSet("top")
 	topOfPoP := top.Bool("pop", false, ofPoP)
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
 	kind := top.String("kind", "address",
 		"`address|key`: addresses, or the keys that rules count by")
 	ofRule := top.String("rule", "", "of keys: those by which the rule `NAME` counts")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
-	events := NewFlagSet("events")
+	events := operator.NewFlagSet("events")
 	since := events.String("since", "",
 		"only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m or 1d")
 	eventsOfPoP := events.Bool("pop", false, ofPoP)
-	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
-	length := durationFlag(block, new(time.Duration), "for", 10*time.Minute,
+	block, unblock := operator.NewFlagSet("block"), operator.NewFlagSet("unblock")
+	length := operator.DurationFlag(block, new(time.Duration), "for", 10*time.Minute,
 		"for how long: a `TIME` such as 10m, 24h or 2d")
 	until := block.String("until", "",
 		"in place of --for: until this `TIME`, such as 2026-05-04T14:05:00Z, or 14:05 (UTC, the next one)")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
-	blocked := NewFlagSet("blocked")
+	blocked := operator.NewFlagSet("blocked")
 	var only operator.Filter
 	blocked.StringVar(&only.Rule, "rule", "",
 		"only under the rule `NAME`; * is what blocks under every rule")
@@ -68,8 +68,8 @@ func Operators(read settings.Reader) []Command {
 	unblockRule := unblock.String("rule", control.AllRules,
 		"under the rule `NAME` only; * is every rule")
 
-	return append([]Command{
-		operatorCommand(read, status, "", "how an edge and its PoP are; exit 1 if it is not ready",
+	all := slices.Concat([]operator.Command{
+		operator.Asks(status, "", "how an edge and its PoP are; exit 1 if it is not ready",
 			func(c *operator.Client, _ []string) error {
 				if *wait > 0 {
 					if err := c.WaitReady(*wait); err != nil {
@@ -81,13 +81,13 @@ func Operators(read settings.Reader) []Command {
 				}
 				return c.Status()
 			}),
-		operatorCommand(read, top, "", "the heaviest sources, or keys", func(c *operator.Client,
+		operator.Asks(top, "", "the heaviest sources, or keys", func(c *operator.Client,
 			_ []string) error {
 			if !slices.Contains([]string{"requests", "refused", "shadow"}, *by) {
-				return usageError{fmt.Errorf("--by %q: want requests, refused or shadow", *by)}
+				return operator.UsageErrorf("--by %q: want requests, refused or shadow", *by)
 			}
 			if *count < 1 || *count > 1000 {
-				return usageError{fmt.Errorf("--number %d: want 1 to 1000", *count)}
+				return operator.UsageErrorf("--number %d: want 1 to 1000", *count)
 			}
 			switch {
 			case *topOfPoP && *kind == "key":
@@ -95,59 +95,58 @@ func Operators(read settings.Reader) []Command {
 			case *kind == "key":
 				return c.TopKeys(*by, *count, *ofRule)
 			case *kind != "address":
-				return usageError{fmt.Errorf("--kind %q: want address or key", *kind)}
+				return operator.UsageErrorf("--kind %q: want address or key", *kind)
 			case *ofRule != "":
-				return usageError{errors.New("--rule is about keys: give --kind key with it")}
+				return operator.UsageErrorf("--rule is about keys: give --kind key with it")
 			case *topOfPoP:
 				return c.TopOfPoP(*by, *count)
 			}
 			return c.Top(*by, *count)
 		}),
-		operatorCommand(read, blocked, "", "who is blocked, by whom and until when",
+		operator.Asks(blocked, "", "who is blocked, by whom and until when",
 			func(c *operator.Client, _ []string) error {
 				switch {
 				case *manual && only.By != "" && only.By != "admin":
-					return usageError{fmt.Errorf("--manual and --by %s: give one of them", only.By)}
+					return operator.UsageErrorf("--manual and --by %s: give one of them", only.By)
 				case *manual:
 					only.By = "admin"
 				case !slices.Contains([]string{"", "edge", "pop", "admin", "peer"}, only.By):
-					return usageError{fmt.Errorf("--by %q: want edge, pop, admin or peer", only.By)}
+					return operator.UsageErrorf("--by %q: want edge, pop, admin or peer", only.By)
 				}
 				if !slices.Contains([]string{"", "enforce", "shadow"}, only.Mode) {
-					return usageError{fmt.Errorf("--mode %q: want enforce or shadow", only.Mode)}
+					return operator.UsageErrorf("--mode %q: want enforce or shadow", only.Mode)
 				}
 				if only.Source != "" {
 					if err := operator.CheckSource(only.Source); err != nil {
-						return usageError{fmt.Errorf("--source: %w", err)}
+						return operator.UsageErrorf("--source: %w", err)
 					}
 				}
 				return c.Blocked(only)
 			}),
-		operatorCommand(read, NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
-			"the rules in force; or add [FILE], edit NAME [FILE], set NAME FIELD=VALUE…, remove NAME, history NAME, rollback NAME [VERSION]", ruleCommand),
-		operatorCommand(read, NewFlagSet("lists"), "",
+		rulesCommand(),
+		operator.Asks(operator.NewFlagSet("lists"), "",
 			"the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
-		operatorCommand(read, NewFlagSet("reload"), "",
+		operator.Asks(operator.NewFlagSet("reload"), "",
 			"read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
-		operatorCommand(read, NewFlagSet("drain"), "",
+		operator.Asks(operator.NewFlagSet("drain"), "",
 			"take the edge out of service: /readyz says 503, and it serves whoever comes, until undrain or a restart", none((*operator.Client).Drain)),
-		operatorCommand(read, NewFlagSet("undrain"), "", "take the edge back into service",
+		operator.Asks(operator.NewFlagSet("undrain"), "", "take the edge back into service",
 			none((*operator.Client).Undrain)),
-		operatorCommand(read, NewFlagSet("config"), "",
+		operator.Asks(operator.NewFlagSet("config"), "",
 			"the configuration in force, and where it is from", none((*operator.Client).Config)),
-		operatorCommand(read, block, "[SOURCE|CIDR]",
+		operator.Asks(block, "[SOURCE|CIDR]",
 			"block a source, or who is counted by a key, for a while, on every edge of the PoP",
 			func(c *operator.Client, args []string) error {
 				switch {
 				case *until != "" && block.Changed("for"):
-					return usageError{errors.New("--for and --until: give one of them")}
+					return operator.UsageErrorf("--for and --until: give one of them")
 				case *until != "":
 					var err error
 					if *length, err = lasts(*until, c.Now); err != nil {
 						return err
 					}
 				case *length <= 0:
-					return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+					return operator.UsageErrorf("--for %v: want more than 0", *length)
 				}
 				who, err := target(&blockKey, args, *blockRule)
 				switch {
@@ -158,7 +157,7 @@ func Operators(read settings.Reader) []Command {
 				}
 				return c.Block(who.source, *blockRule, *length, *reason)
 			}),
-		operatorCommand(read, unblock, "[SOURCE|CIDR]",
+		operator.Asks(unblock, "[SOURCE|CIDR]",
 			"lift a source's blocks on every edge of the PoP, and forget its counts",
 			func(c *operator.Client, args []string) error {
 				who, err := target(&unblockKey, args, *unblockRule)
@@ -170,20 +169,25 @@ func Operators(read settings.Reader) []Command {
 				}
 				return c.Unblock(who.source, *unblockRule)
 			}),
-		listCommand(read, operator.Allow,
+		listCommand(operator.Allow,
 			"never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
-		listCommand(read, operator.Deny,
+		listCommand(operator.Deny,
 			"always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
-		operatorCommand(read, events, "", "what has happened lately, the latest last",
+		operator.Asks(events, "", "what has happened lately, the latest last",
 			func(c *operator.Client, _ []string) error {
 				if *eventsOfPoP {
 					return c.EventsOfPoP(*since)
 				}
 				return c.Events(*since)
 			}),
-		maintenanceCommand(read),
-		challengeCommand(read),
-	}, append(planCommands(read), tryCommand(read), suggestCommand(read))...)
+		maintenanceCommand(),
+	}, planCommands(), own, []operator.Command{tryCommand(), suggestCommand()})
+	for i := range all {
+		if all[i].Ask != nil {
+			asking(read, &all[i])
+		}
+	}
+	return all
 }
 
 // lasts is how long it is until a time, which --until names.
@@ -202,77 +206,77 @@ func lasts(until string, now time.Time) (time.Duration, error) {
 			}
 		}
 		if !t.After(now) {
-			return 0, usageError{fmt.Errorf("--until %s: that is over", until)}
+			return 0, operator.UsageErrorf("--until %s: that is over", until)
 		}
 		return t.Sub(now).Round(time.Millisecond), nil
 	}
-	return 0, usageError{fmt.Errorf("--until %q: want a time such as 2026-05-04T14:05:00Z or 14:05",
-		until)}
+	return 0, operator.UsageErrorf("--until %q: want a time such as 2026-05-04T14:05:00Z or 14:05",
+		until)
 }
 
 // listCommand is the command of a list that operators keep.
-func listCommand(read settings.Reader, list operator.List, does string) Command {
-	set := NewFlagSet(string(list))
-	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
+func listCommand(list operator.List, does string) operator.Command {
+	set := operator.NewFlagSet(string(list))
+	length := operator.DurationFlag(set, new(time.Duration), "for", 10*time.Minute,
 		"for how long: a `TIME` such as 10m, 24h or 2d")
 	reason := set.String("reason", "", "why, for other operators: `TEXT`")
 	remove := set.Bool("remove", false, "take the source off the list")
-	return operatorCommand(read, set, "[SOURCE|CIDR]", does, func(c *operator.Client,
+	return operator.Asks(set, "[SOURCE|CIDR]", does, func(c *operator.Client,
 		args []string) error {
 		if len(args) == 0 {
 			for _, f := range []string{"for", "reason", "remove"} {
 				if set.Changed(f) {
-					return usageError{fmt.Errorf("--%s: whose? want a SOURCE|CIDR", f)}
+					return operator.UsageErrorf("--%s: whose? want a SOURCE|CIDR", f)
 				}
 			}
 			return c.Listed(list)
 		}
 		if err := operator.CheckPrefix(args[0]); err != nil {
-			return usageError{err}
+			return operator.UsageErrorf("%w", err)
 		}
 		switch {
 		case *remove && (set.Changed("for") || set.Changed("reason")):
-			return usageError{errors.New("--remove ends at once: leave --for and --reason out")}
+			return operator.UsageErrorf("--remove ends at once: leave --for and --reason out")
 		case *remove:
 			return c.Remove(list, args[0])
 		case *length <= 0:
-			return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+			return operator.UsageErrorf("--for %v: want more than 0", *length)
 		}
 		return c.Put(list, args[0], *length, *reason)
 	})
 }
 
 // maintenanceCommand has the PoP answer 503.
-func maintenanceCommand(read settings.Reader) Command {
-	set := NewFlagSet("maintenance")
-	length := durationFlag(set, new(time.Duration), "for", 0,
+func maintenanceCommand() operator.Command {
+	set := operator.NewFlagSet("maintenance")
+	length := operator.DurationFlag(set, new(time.Duration), "for", 0,
 		"end by itself after a `TIME` such as 2h; 0: when it is turned off")
 	allow := set.StringSlice("allow", nil,
 		"serve those of an address or a prefix all the same: `CIDR,…`")
 	message := set.String("message", "", "what clients are told: `TEXT`")
 	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
-	return operatorCommand(read, set, "[on|off|status]", does, func(c *operator.Client,
+	return operator.Asks(set, "[on|off|status]", does, func(c *operator.Client,
 		args []string) error {
 		what := "status"
 		if len(args) > 0 {
 			what = args[0]
 		}
 		if what != "on" && (set.Changed("for") || set.Changed("allow") || set.Changed("message")) {
-			return usageError{errors.New("--for, --allow and --message belong to on: sluice maintenance on --for 2h")}
+			return operator.UsageErrorf("--for, --allow and --message belong to on: sluice maintenance on --for 2h")
 		}
 		switch what {
 		case "on":
 			// Of a variable that is not set, maybe: nobody would be spared
 			if set.Changed("allow") && len(*allow) == 0 {
-				return usageError{errors.New("--allow is empty: want an address or a prefix, or leave it out to serve nobody")}
+				return operator.UsageErrorf("--allow is empty: want an address or a prefix, or leave it out to serve nobody")
 			}
 			for _, one := range *allow {
 				if err := operator.CheckPrefix(one); err != nil {
-					return usageError{fmt.Errorf("--allow: %w", err)}
+					return operator.UsageErrorf("--allow: %w", err)
 				}
 			}
 			if *length < 0 {
-				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+				return operator.UsageErrorf("--for %v: want more than 0", *length)
 			}
 			return c.Maintain(*length, *allow, *message)
 		case "off":
@@ -280,62 +284,31 @@ func maintenanceCommand(read settings.Reader) Command {
 		case "status":
 			return c.Maintenance()
 		}
-		return usageError{fmt.Errorf("%q: want on, off or status", what)}
-	})
-}
-
-// challengeCommand has a rule challenge everybody.
-func challengeCommand(read settings.Reader) Command {
-	set := NewFlagSet("challenge")
-	length := durationFlag(set, new(time.Duration), "for", time.Hour,
-		"for how long: a `TIME` such as 10m or 1h")
-	reason := set.String("reason", "", "why, for other operators: `TEXT`")
-	does := "on has a rule with action: challenge ask all that come under it for a pass, over its limit or not, on every edge of the PoP; off ends it"
-	return operatorCommand(read, set, "on|off RULE", does, func(c *operator.Client,
-		args []string) error {
-		switch {
-		case args[0] == "off" && (set.Changed("for") || set.Changed("reason")):
-			return usageError{errors.New("--for and --reason belong to on: sluice challenge on RULE --for 1h")}
-		case args[0] == "off":
-			return c.EndChallenge(args[1])
-		case args[0] != "on":
-			return usageError{fmt.Errorf("%q: want on or off", args[0])}
-		case *length <= 0:
-			return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
-		}
-		return c.Challenge(args[1], *length, *reason)
+		return operator.UsageErrorf("%q: want on, off or status", what)
 	})
 }
 
 // target is who is to be blocked, or not any more.
 func target(key *keyFlags, args []string, rule string) (named, error) {
 	if rule == "" {
-		return named{}, usageError{errors.New("--rule is empty: name a rule, or leave it out")}
+		return named{}, operator.UsageErrorf("--rule is empty: name a rule, or leave it out")
 	}
 	return key.whom(args, operator.CheckSource)
 }
 
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-// operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args
-// names: [NAME] may be left out, and of one with … there may be several.
-func operatorCommand(read settings.Reader, set *pflag.FlagSet, args, does string,
-	do func(*operator.Client, []string) error) Command {
-	name := set.Name()
+// asking has a command ask the edge that its flags name.
+func asking(read settings.Reader, c *operator.Command) {
 	edge := listener{read: read}
-	edge.addFlags(set)
-	asJSON := set.Bool("json", false, "print the edge's answer as it is")
-
-	c := Command{Command: completion.Command{Name: name, Args: args, Does: does, Flags: set}}
+	edge.addFlags(c.Flags)
+	asJSON := c.Flags.Bool("json", false, "print the edge's answer as it is")
 	c.Run = func(given []string, stdout, stderr io.Writer) int {
-		err := Parse(set, given)
+		err := operator.Parse(c.Flags, given)
 		if errors.Is(err, pflag.ErrHelp) {
 			fmt.Fprint(stdout, c.Usage())
 			return 0
 		}
 		least, most := 0, 0
-		for _, arg := range strings.Fields(args) {
+		for _, arg := range strings.Fields(c.Args) {
 			if most++; !strings.HasPrefix(arg, "[") && !strings.HasSuffix(arg, "]") {
 				least++
 			}
@@ -345,34 +318,32 @@ func operatorCommand(read settings.Reader, set *pflag.FlagSet, args, does string
 		}
 		switch {
 		case err != nil:
-			err = usageError{err}
-		case set.NArg() < least:
-			err = usageError{fmt.Errorf("too little is given: want sluice %s %s", name, args)}
-		case set.NArg() > most:
-			err = usageError{fmt.Errorf("unexpected argument %q", set.Arg(most))}
+			err = operator.UsageErrorf("%w", err)
+		case c.Flags.NArg() < least:
+			err = operator.UsageErrorf("too little is given: want sluice %s %s", c.Name, c.Args)
+		case c.Flags.NArg() > most:
+			err = operator.UsageErrorf("unexpected argument %q", c.Flags.Arg(most))
 		default:
 			var client *operator.Client
 			if client, err = edge.client(); err == nil {
 				client.JSON, client.Now, client.Out = *asJSON, time.Now(), stdout
-				err = do(client, set.Args())
+				err = c.Ask(client, c.Flags.Args())
 			}
 		}
-		var wrong usageError
 		var lines wholeError
 		switch {
-		case errors.As(err, &wrong):
-			fmt.Fprintf(stderr, "sluice %s: %v (sluice help %s tells more)\n", name, err, name)
-			return ExitUsage
+		case errors.As(err, new(operator.UsageError)):
+			fmt.Fprintf(stderr, "sluice %s: %v (sluice help %s tells more)\n", c.Name, err, c.Name)
+			return operator.ExitUsage
 		case errors.As(err, &lines):
 			fmt.Fprintf(stderr, "%v\n", err)
-			return ExitFailed
+			return operator.ExitFailed
 		case err != nil:
-			fmt.Fprintf(stderr, "sluice %s: %s\n", name, settings.Sentence(err))
-			return ExitFailed
+			fmt.Fprintf(stderr, "sluice %s: %s\n", c.Name, settings.Sentence(err))
+			return operator.ExitFailed
 		}
 		return 0
 	}
-	return c
 }
 
 // listener is the operators' listener of an edge, as a command line names it.
@@ -430,7 +401,7 @@ func (l *listener) of(found *config.Config) (*operator.Client, error) {
 	}
 	if config.CheckAddress(c.Address) != nil {
 		return nil,
-			usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
+			operator.UsageErrorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)
 	}
 	c.Who = who(os.Getenv("SUDO_USER"))
 	var err error

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/operator"
 	"sluice/edge/rules"
 )
 
@@ -22,9 +22,30 @@ var ruleForms = []struct{ name, args string }{
 		"NAME"}, {"history", "NAME"}, {"rollback", "NAME [VERSION]"},
 }
 
-// ruleCommand is the command rules: without arguments those in force, else one of them is changed,
+// rulesCommand is the command rules, in all its forms.
+func rulesCommand() operator.Command {
+	c := operator.Asks(operator.NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
+		"the rules in force; or add [FILE], edit NAME [FILE], set NAME FIELD=VALUE…, remove NAME, history NAME, rollback NAME [VERSION]", askRules)
+	c.Examples = `Examples:
+  sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
+  sluice rules set login 'match.methods=[POST]'    a field within a field; a list
+  sluice rules set api plans.pro=1000              the limit of one plan
+  sluice rules set login mode=shadow share=null    null: the default
+  sluice rules add rule.yaml                       rules in YAML, as in a configuration; without FILE, or with -, from standard input
+  sluice rules edit login                          all of it, in $EDITOR; or from FILE, or from standard input (-)
+  sluice rules remove login                        whatever the file says
+  sluice rules history login                       what was changed, by whom; each change has a version
+  sluice rules rollback login                      to the version before the one in force; a second time takes that back
+  sluice rules rollback login 0                    to what the file says
+A rule changed here lies over the file until it is rolled back to 0. docs/configuration/rules.md has every field; sluice config shows those in force.
+
+`
+	return c
+}
+
+// askRules is the command rules: without arguments those in force, else one of them is changed,
 // or its past shown.
-func ruleCommand(c *operator.Client, args []string) error {
+func askRules(c *operator.Client, args []string) error {
 	if len(args) == 0 {
 		return c.Rules()
 	}
@@ -36,11 +57,11 @@ func ruleCommand(c *operator.Client, args []string) error {
 		for _, f := range ruleForms {
 			forms = append(forms, "rules "+f.name+" "+f.args)
 		}
-		return usageError{fmt.Errorf("no form %q: want rules, %s", what, strings.Join(forms, ", "))}
+		return operator.UsageErrorf("no form %q: want rules, %s", what, strings.Join(forms, ", "))
 	}
-	form := usageError{fmt.Errorf("want sluice rules %s %s", what, ruleForms[i].args)}
+	form := operator.UsageErrorf("want sluice rules %s %s", what, ruleForms[i].args)
 	if len(rest) == 0 || rest[0] == "" {
-		form = usageError{fmt.Errorf("%q is not enough: %w", what, form)}
+		form = operator.UsageErrorf("%q is not enough: %w", what, form)
 	}
 	if what == "add" {
 		if len(rest) > 1 {
@@ -60,11 +81,11 @@ func ruleCommand(c *operator.Client, args []string) error {
 	case what == "set" && len(rest) > 0:
 		patch, err := operator.CheckFields(rest)
 		if err != nil {
-			return usageError{err}
+			return operator.UsageErrorf("%w", err)
 		}
 		return c.SetRule(name, patch)
 	case what == "set":
-		return usageError{fmt.Errorf("nothing is to be set: sluice rules set %s limit=300", name)}
+		return operator.UsageErrorf("nothing is to be set: sluice rules set %s limit=300", name)
 	case what == "edit" && len(rest) == 1:
 		return c.EditRule(name, func(string) (rules.Config,
 			error) {
@@ -87,7 +108,7 @@ func ruleCommand(c *operator.Client, args []string) error {
 		return c.Rollback(name, "")
 	case what == "rollback" && len(rest) == 1:
 		if _, err := strconv.ParseUint(rest[0], 10, 64); err != nil {
-			return usageError{fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them), or 0, which is what the file says", rest[0], name)}
+			return operator.UsageErrorf("version %q: want the number of one (sluice rules history %s lists them), or 0, which is what the file says", rest[0], name)
 		}
 		return c.Rollback(name, rest[0])
 	}

@@ -5,25 +5,31 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice/cmd/sluice/internal/operator"
-	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/operator"
 	"sluice/edge/peaks"
 )
 
 // suggestCommand is the command that suggests a limit.
-func suggestCommand(read settings.Reader) Command {
-	set := NewFlagSet("suggest")
+func suggestCommand() operator.Command {
+	set := operator.NewFlagSet("suggest")
 	refuse := set.String("refuse", "1%",
 		"the `SHARE` of the sources that look honest that may be refused, 0.4% to 50%")
-	return operatorCommand(read, set, "RULE",
+	c := operator.Asks(set, "RULE",
 		"suggest a limit for a rule, with its confidence, from what its sources have sent",
 		func(c *operator.Client, args []string) error {
 			share, err := percent(*refuse)
 			if err != nil {
-				return usageError{fmt.Errorf("--refuse %w", err)}
+				return operator.UsageErrorf("--refuse %w", err)
 			}
 			return c.Suggest(args[0], share)
 		})
+	c.Examples = `Examples:
+  sluice suggest login                 the smallest limit under which at most 1% of the sources that look honest would have been refused
+  sluice suggest login --refuse 5%     needs fewer sources
+docs/operating/trying.md says how it is found, and what it rests on.
+
+`
+	return c
 }
 
 // percent reads a share such as 1%.

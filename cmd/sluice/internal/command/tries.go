@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/cmd/sluice/internal/operator"
-	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/operator"
 	"sluice/edge/tryout"
 )
 
@@ -19,16 +17,16 @@ import (
 const maxRuleFile = 64 << 10
 
 // tryCommand is the command by which rules are tried.
-func tryCommand(read settings.Reader) Command {
-	set := NewFlagSet("try")
-	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
+func tryCommand() operator.Command {
+	set := operator.NewFlagSet("try")
+	length := operator.DurationFlag(set, new(time.Duration), "for", 10*time.Minute,
 		"for how long: a `TIME` such as 10m or 1d, 7 days at most")
 	name := set.String("name", "", "the `NAME` of the try; without, the first try-N that is free")
 	file := set.String("file", "",
 		"the rule's fields from a `FILE` in YAML or JSON; - is standard input; fields given beside it win")
 	detach := set.Bool("detach", false, "only begin: sluice try show NAME tells how it goes")
 	const forms = "want try FIELD=VALUE…, try list, try show NAME, or try stop NAME"
-	return operatorCommand(read, set, "[FIELD=VALUE…|list|show|stop]",
+	c := operator.Asks(set, "[FIELD=VALUE…|list|show|stop]",
 		"try a rule beside those in force: whom it would refuse, and how many of them look honest",
 		func(c *operator.Client, args []string) error {
 			var does string
@@ -39,7 +37,7 @@ func tryCommand(read settings.Reader) Command {
 			case "list", "show", "stop":
 				for _, f := range []string{"for", "name", "file", "detach"} {
 					if set.Changed(f) {
-						return usageError{fmt.Errorf("--%s is for a new try: leave it out", f)}
+						return operator.UsageErrorf("--%s is for a new try: leave it out", f)
 					}
 				}
 				switch {
@@ -50,18 +48,18 @@ func tryCommand(read settings.Reader) Command {
 				case does == "stop" && len(args) == 2:
 					return c.StopTry(args[1])
 				}
-				return usageError{errors.New(forms)}
+				return operator.UsageErrorf(forms)
 			}
 			if err := tryout.CheckTime(*length); err != nil {
-				return usageError{fmt.Errorf("--for: %w", err)}
+				return operator.UsageErrorf("--for: %w", err)
 			}
 			rule, err := givenRule(*file, args)
 			if err != nil {
 				return err
 			}
 			if len(rule) == 0 {
-				return usageError{errors.New("nothing is to be tried: " + forms +
-					", such as sluice try 'limit=50 window=1m'")}
+				return operator.UsageErrorf("nothing is to be tried: " + forms +
+					", such as sluice try 'limit=50 window=1m'")
 			}
 			begun, err := c.BeginTry(*name, rule, *length)
 			switch {
@@ -76,6 +74,15 @@ func tryCommand(read settings.Reader) Command {
 			defer cancel()
 			return c.WatchTry(ctx, begun, *length)
 		})
+	c.Examples = `Examples:
+  sluice try 'limit=50 window=1m key=header:X-Api-Key' --for 10m    any fields of a rule; refuses nobody
+  sluice try limit=5 window=1m 'match.methods=[GET, POST]' --name login --detach
+  sluice try --file rule.yaml limit=40                              a file's fields, and another limit
+  sluice try list; sluice try show login; sluice try stop login
+Ctrl-C stops it, and shows what it has seen. docs/operating/trying.md has all of it.
+
+`
+	return c
 }
 
 // givenRule is the rule of a file with the fields of the command line over it.
@@ -103,7 +110,7 @@ func givenRule(file string, args []string) (rule map[string]any, err error) {
 	}
 	line, err := operator.TryRule(args)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, operator.UsageErrorf("%w", err)
 	}
 	return operator.MergeRule(rule, line), nil
 }

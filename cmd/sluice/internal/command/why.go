@@ -16,12 +16,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice/internal/completion"
-	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/why"
 	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/operator"
 	"sluice/edge/view"
 )
 
@@ -51,10 +50,10 @@ type whyArgs struct {
 }
 
 func newWhyArgs() *whyArgs {
-	a := &whyArgs{flags: NewFlagSet("why")}
+	a := &whyArgs{flags: operator.NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "",
 		"around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
-	durationFlag(a.flags, &a.question.Around, "around", 10*time.Minute, "so long before and after")
+	operator.DurationFlag(a.flags, &a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.key.add(a.flags)
 	a.edge.addFlags(a.flags)
 	a.flags.BoolVar(&a.pop, "pop", false, "of an edge: what all edges of the PoP know")
@@ -64,7 +63,7 @@ func newWhyArgs() *whyArgs {
 
 func parseWhy(args []string) (*whyArgs, error) {
 	a := newWhyArgs()
-	if err := Parse(a.flags, args); err != nil {
+	if err := operator.Parse(a.flags, args); err != nil {
 		return a, err
 	}
 	who := a.flags.Args()
@@ -118,9 +117,9 @@ func (a *whyArgs) source(text string) error {
 }
 
 // Why is the command why.
-func Why() Command {
-	return Command{completion.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]",
-		Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+func Why() operator.Command {
+	return operator.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]",
+		Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags, Run: explain}
 }
 
 // explain runs it.
@@ -133,9 +132,9 @@ func explain(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.As(err, &unread):
 		fmt.Fprintln(stderr, "sluice:", err)
-		return ExitFailed
+		return operator.ExitFailed
 	case err != nil:
-		return Misuse(stderr, err)
+		return operator.Misuse(stderr, err)
 	case a.id != "":
 		err = a.ofRequest(stdout)
 	case len(a.logs) > 0:
@@ -143,13 +142,12 @@ func explain(args []string, stdout, stderr io.Writer) int {
 	default:
 		err = a.fromEdge(stdout)
 	}
-	var wrong usageError
 	switch {
-	case errors.As(err, &wrong):
-		return Misuse(stderr, err)
+	case errors.As(err, new(operator.UsageError)):
+		return operator.Misuse(stderr, err)
 	case err != nil:
 		fmt.Fprintln(stderr, "sluice:", err)
-		return ExitFailed
+		return operator.ExitFailed
 	}
 	return 0
 }
@@ -420,7 +418,7 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 	if edge != nil && !l.Allowed && !l.Denied {
 		for i := range edge.Everybody {
 			line("%s: this source as well, where it has no pass",
-				operator.Challenges(&edge.Everybody[i]))
+				operator.Everybody(&edge.Everybody[i]))
 		}
 	}
 	for _, k := range l.ByKey {

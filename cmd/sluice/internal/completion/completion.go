@@ -9,15 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-)
 
-// Command is what shells learn about a command. What a flag or an argument wants is read from its
-// name: of a|b it is one of these words, FILE is a file, and of other names a shell knows nothing.
-type Command struct {
-	Name, Does string // no Name: the program without a command
-	Args       string // such as "SOURCE", "[FILE]", "bash|zsh|fish"
-	Flags      *pflag.FlagSet
-}
+	"sluice/edge/operator"
+)
 
 // file is the answer where the name of a file is wanted.
 const file = "FILE"
@@ -86,7 +80,7 @@ func Write(w io.Writer, shell, program string) error {
 }
 
 // Offer writes what may stand in the place of the last of these words, whatever of it is there yet.
-func Offer(w io.Writer, commands []Command, words []string) {
+func Offer(w io.Writer, commands []operator.Command, words []string) {
 	last := len(words) - 1
 	cur, before := words[last], slices.DeleteFunc(slices.Clone(words[:last]),
 		func(word string) bool { return word == "=" })
@@ -97,7 +91,7 @@ func Offer(w io.Writer, commands []Command, words []string) {
 			name = before[0]
 		}
 	}
-	i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == name })
+	i := slices.IndexFunc(commands, func(c operator.Command) bool { return c.Name == name })
 	if i < 0 {
 		return
 	}
@@ -129,7 +123,7 @@ func Offer(w io.Writer, commands []Command, words []string) {
 }
 
 // values are what a flag or an argument may be, by its name.
-func values(name string, commands []Command) (list []string) {
+func values(name string, commands []operator.Command) (list []string) {
 	name, _, _ = strings.Cut(name, " ") // of several arguments the first
 	switch name = strings.Trim(name, "[]"); {
 	case name == "COMMAND":

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/cmd/sluice/internal/operator"
+	"sluice/edge/operator"
 )
 
 // Request is what access logs say of one request.

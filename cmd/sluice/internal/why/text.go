@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/cmd/sluice/internal/operator"
+	"sluice/edge/operator"
 )
 
 // Blocks last into the next day and longer, so each time has its date.

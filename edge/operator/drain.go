@@ -10,7 +10,7 @@ import (
 // Drain takes an edge out of service: balancers that ask /readyz go elsewhere, and whoever comes is
 // served.
 func (c *Client) Drain() error {
-	return show(c, http.MethodPost, "/v1/drain", nil, func(s control.Service) error {
+	return Show(c, http.MethodPost, "/v1/drain", nil, func(s control.Service) error {
 		if s.Drained == nil {
 			return c.lines([]string{"the edge was drained, and another operator has undrained it"})
 		}
@@ -25,7 +25,7 @@ func (c *Client) Drain() error {
 
 // Undrain takes an edge back into service.
 func (c *Client) Undrain() error {
-	return show(c, http.MethodPost, "/v1/undrain", nil, func(s control.Service) error {
+	return Show(c, http.MethodPost, "/v1/undrain", nil, func(s control.Service) error {
 		line := "the edge is back in service"
 		if !s.Changed {
 			line = "the edge was not drained"

@@ -22,7 +22,7 @@ import (
 // Top prints the heaviest sources: by is requests, refused or shadow.
 func (c *Client) Top(by string, n int) error {
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}}
-	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []top.Heavy) error {
+	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []top.Heavy) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
 			return err
@@ -46,7 +46,7 @@ func (c *Client) TopKeys(by string, n int, rule string) error {
 	if rule != "" {
 		query.Set("rule", rule)
 	}
-	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+	return NoRule(rule, Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(list []control.HeavyKey) error {
 			if len(list) == 0 {
 				_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
@@ -103,7 +103,7 @@ func (c *Client) Blocked(f Filter) error {
 	if f.PoP {
 		return c.blockedOfPoP(f, query)
 	}
-	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
+	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
 		func(list []control.Mitigation) error {
 			if len(list) == 0 && f != (Filter{}) {
 				return c.blockedEnd("nobody like that is blocked")
@@ -181,7 +181,7 @@ type wait struct {
 // Config prints what runs, as YAML, and where each rule is from. What the file says and waits for a
 // restart is a comment beside it.
 func (c *Client) Config() error {
-	return show(c, http.MethodGet, "/v1/config", nil, func(answer json.RawMessage) error {
+	return Show(c, http.MethodGet, "/v1/config", nil, func(answer json.RawMessage) error {
 		var all map[string]json.RawMessage
 		var waiting []wait
 		if json.Unmarshal(answer, &all) == nil && all["waiting"] != nil {
@@ -228,7 +228,7 @@ func (c *Client) Events(since string) error {
 	if since = c.instant(since); since != "" {
 		path += "?since=" + url.QueryEscape(since)
 	}
-	return show(c, http.MethodGet, path, nil, func(list []events.Event) error {
+	return Show(c, http.MethodGet, path, nil, func(list []events.Event) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err

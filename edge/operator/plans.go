@@ -32,12 +32,12 @@ func (k Key) path(of, what string, query url.Values) string {
 
 // SetQuota says which plan or limit a client has.
 func (c *Client) SetQuota(key Key, q control.Quota) error {
-	return show(c, http.MethodPut, key.path("quotas", "", url.Values{}), q, c.showQuotas)
+	return Show(c, http.MethodPut, key.path("quotas", "", url.Values{}), q, c.showQuotas)
 }
 
 // Quotas prints what is said of a client.
 func (c *Client) Quotas(key Key) error {
-	return show(c, http.MethodGet, key.path("quotas", "", url.Values{}), nil, c.showQuotas)
+	return Show(c, http.MethodGet, key.path("quotas", "", url.Values{}), nil, c.showQuotas)
 }
 
 func (c *Client) showQuotas(all control.Quotas) error {
@@ -70,7 +70,7 @@ func (c *Client) ListQuotas(page QuotaPage) error {
 			query.Set(name, value)
 		}
 	}
-	return show(c, http.MethodGet, "/v1/quotas?"+query.Encode(), nil, func(all struct {
+	return Show(c, http.MethodGet, "/v1/quotas?"+query.Encode(), nil, func(all struct {
 		Clients []control.ListedClient
 		Next    string
 	}) error {
@@ -132,7 +132,7 @@ func addClient(t *table, l *control.ListedClient) {
 // QuotaHistory prints who changed what of a client, the latest first; from which address JSON
 // tells.
 func (c *Client) QuotaHistory(key Key) error {
-	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil,
+	return Show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil,
 		func(list []control.QuotaChange) error {
 			if len(list) == 0 {
 				_, err := io.WriteString(c.Out, "the store has no change of it\n")
@@ -174,7 +174,7 @@ func (c *Client) DeleteQuotas(key Key, rule *string) error {
 	if rule != nil {
 		query.Set("rule", *rule)
 	}
-	return show(c, http.MethodDelete, key.path("quotas", "", query), nil,
+	return Show(c, http.MethodDelete, key.path("quotas", "", query), nil,
 		func(n struct{ Deleted int }) error {
 			what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
 			switch n.Deleted {
@@ -190,7 +190,7 @@ func (c *Client) DeleteQuotas(key Key, rule *string) error {
 
 // Usage prints what a client has used.
 func (c *Client) Usage(key Key) error {
-	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil,
+	return Show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil,
 		func(u control.Used) error {
 			if _, err := io.WriteString(c.Out,
 				Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {

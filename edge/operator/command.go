@@ -1,7 +1,4 @@
-// Package command has the commands of sluice that start no edge: what a command is, those that ask
-// a running edge at its operators' listener (Operators), and the one that tells what became of a
-// source (Why).
-package command
+package operator
 
 import (
 	"errors"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice/internal/completion"
 	"sluice/edge/config"
 	"sluice/edge/control"
 )
@@ -23,10 +19,18 @@ const (
 	ExitUsage  = 2
 )
 
-// Command is one of sluice's commands: a line of help, what shells complete, and what runs. It gets
-// the arguments behind its name and returns the exit code.
+// Command is one of sluice's commands: help, what shells complete and what runs come from it. What
+// a flag or an argument wants is read from its name: of a|b it is one of these words, FILE is a
+// file, and of other names a shell knows nothing.
 type Command struct {
-	completion.Command
+	Name, Does string // no Name: the program without a command
+	Args       string // such as "SOURCE", "[FILE]", "bash|zsh|fish", "FIELD=VALUE…"
+	Examples   string // in its help
+	Flags      *pflag.FlagSet
+	// Ask asks an edge. The program adds flags that say which, and Run. A command line that makes
+	// no sense is an error of UsageErrorf.
+	Ask func(c *Client, args []string) error
+	// Run gets what stands behind its name, and returns the exit code.
 	Run func(args []string, stdout, stderr io.Writer) int
 }
 
@@ -36,43 +40,27 @@ func (c Command) Usage() string {
 	if c.Flags == nil {
 		return fmt.Sprintf("%s: %s\n", line, c.Does)
 	}
-	return fmt.Sprintf("%s [flags]: %s\n\n%sFlags:\n%s", line, c.Does, examples[c.Name],
+	return fmt.Sprintf("%s [flags]: %s\n\n%sFlags:\n%s", line, c.Does, c.Examples,
 		c.Flags.FlagUsagesWrapped(100))
 }
 
-// examples are shown in the help of a command that has forms of its own.
-var examples = map[string]string{"try": `Examples:
-  sluice try 'limit=50 window=1m key=header:X-Api-Key' --for 10m    any fields of a rule; refuses nobody
-  sluice try limit=5 window=1m 'match.methods=[GET, POST]' --name login --detach
-  sluice try --file rule.yaml limit=40                              a file's fields, and another limit
-  sluice try list; sluice try show login; sluice try stop login
-Ctrl-C stops it, and shows what it has seen. docs/operating/trying.md has all of it.
+// Asks is a command that asks an edge. It takes as many arguments as args names: [NAME] may be left
+// out, and of one with … there may be several.
+func Asks(set *pflag.FlagSet, args, does string, ask func(*Client, []string) error) Command {
+	return Command{Name: set.Name(), Args: args, Does: does, Flags: set, Ask: ask}
+}
 
-`, "suggest": `Examples:
-  sluice suggest login                 the smallest limit under which at most 1% of the sources that look honest would have been refused
-  sluice suggest login --refuse 5%     needs fewer sources
-docs/operating/trying.md says how it is found, and what it rests on.
+// UsageError is a command line that makes no sense.
+type UsageError struct{ error }
 
-`, "rules": `Examples:
-  sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
-  sluice rules set login 'match.methods=[POST]'    a field within a field; a list
-  sluice rules set api plans.pro=1000              the limit of one plan
-  sluice rules set login mode=shadow share=null    null: the default
-  sluice rules add rule.yaml                       rules in YAML, as in a configuration; without FILE, or with -, from standard input
-  sluice rules edit login                          all of it, in $EDITOR; or from FILE, or from standard input (-)
-  sluice rules remove login                        whatever the file says
-  sluice rules history login                       what was changed, by whom; each change has a version
-  sluice rules rollback login                      to the version before the one in force; a second time takes that back
-  sluice rules rollback login 0                    to what the file says
-A rule changed here lies over the file until it is rolled back to 0. docs/configuration/rules.md has every field; sluice config shows those in force.
-
-`}
+// UsageErrorf makes one.
+func UsageErrorf(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // Offline is a command that asks no edge, with as many arguments as args names. meant is how it is
 // used, for who gives others.
 func Offline(set *pflag.FlagSet, args, does, meant string, run func(args []string, stdout,
 	stderr io.Writer) int) Command {
-	c := Command{Command: completion.Command{Name: set.Name(), Args: args, Does: does, Flags: set}}
+	c := Command{Name: set.Name(), Args: args, Does: does, Flags: set}
 	c.Run = func(given []string, stdout, stderr io.Writer) int {
 		err := Parse(set, given)
 		switch {
@@ -113,8 +101,8 @@ func (d *duration) String() string {
 
 func (d *duration) Type() string { return "duration" }
 
-// durationFlag adds a flag with a time.
-func durationFlag(set *pflag.FlagSet, to *time.Duration, name string, standard time.Duration,
+// DurationFlag adds a flag with a time.
+func DurationFlag(set *pflag.FlagSet, to *time.Duration, name string, standard time.Duration,
 	usage string) *time.Duration {
 	*to = standard
 	set.Var((*duration)(to), name, usage)

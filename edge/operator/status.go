@@ -231,7 +231,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("closed", "%s", c.maintenanceLine(s.Maintenance))
 	}
 	for i := range s.Everybody {
-		line("challenge", "%s", Challenges(&s.Everybody[i]))
+		line("challenge", "%s", Everybody(&s.Everybody[i]))
 	}
 	if v := m.label("sluice_build_info", "version"); v != "" {
 		line("version", "%s", v)

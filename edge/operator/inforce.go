@@ -46,7 +46,7 @@ type rule struct {
 
 // Rules prints the rules in force, those that are off as well.
 func (c *Client) Rules() error {
-	return show(c, http.MethodGet, "/v1/rules", nil, func(list []rule) error {
+	return Show(c, http.MethodGet, "/v1/rules", nil, func(list []rule) error {
 		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole},
 			{"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
 		for _, r := range list {

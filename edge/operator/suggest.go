@@ -25,7 +25,7 @@ type suggested struct {
 func (c *Client) Suggest(rule string, refuse float64) error {
 	path := "/v1/rules/" + url.PathEscape(rule) + "/suggestion?scope=" + wholePoP + "&refuse=" +
 		strconv.FormatFloat(refuse, 'g', -1, 64)
-	return show(c, http.MethodGet, path, nil, func(s suggested) error {
+	return Show(c, http.MethodGet, path, nil, func(s suggested) error {
 		fmt.Fprintf(c.Out, "in force   %s (%s), mode %s\n", Printable(s.Rule), Printable(s.About),
 			Printable(s.Mode))
 		c.printSuggestion(&s)

@@ -37,12 +37,12 @@ func (c *Client) BlockKey(key *control.Key, rule string, d time.Duration, reason
 		For    string `json:"for"`
 		Reason string `json:"reason,omitempty"`
 	}{key, rule, d.String(), reason}
-	return show(c, http.MethodPost, "/v1/mitigations", body, c.blocked)
+	return Show(c, http.MethodPost, "/v1/mitigations", body, c.blocked)
 }
 
 // blocked tells of a block that was just said.
 func (c *Client) blocked(m control.Mitigation) error {
-	return c.said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...),
+	return c.Said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...),
 		Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
 }
 
@@ -52,12 +52,12 @@ func (c *Client) UnblockKey(key *control.Key, rule string) error {
 		*control.Key
 		Rule string `json:"rule"`
 	}{key, rule}
-	return show(c, http.MethodPost, "/v1/mitigations/lift", body, func(m control.Lifted) error {
+	return Show(c, http.MethodPost, "/v1/mitigations/lift", body, func(m control.Lifted) error {
 		what := "was not blocked here "
 		if m.Lifted {
 			what = "is lifted "
 		}
-		return c.said(m.Source+" "+what+Under(rule, m.Rules...)+"; it starts afresh", m.Edges,
+		return c.Said(m.Source+" "+what+Under(rule, m.Rules...)+"; it starts afresh", m.Edges,
 			m.Warning)
 	})
 }
@@ -65,7 +65,7 @@ func (c *Client) UnblockKey(key *control.Key, rule string) error {
 // UsageOf prints what a source has used, or who is named by a key: under every rule that counts it.
 func (c *Client) UsageOf(source string, key *control.Key) error {
 	method, path, body := lookAt(source, key)
-	return show(c, method, path, body, func(l control.Looked) error {
+	return Show(c, method, path, body, func(l control.Looked) error {
 		lines := []string{Who(&l)}
 		if len(l.Rules) == 0 {
 			lines = append(lines, NoRules(&l))

@@ -62,7 +62,7 @@ func largest(counts map[string]uint64) string {
 // TopOfPoP is Top over all edges.
 func (c *Client) TopOfPoP(by string, n int) error {
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {wholePoP}}
-	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(all ofPoP[view.Heavy]) error {
 			t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
 				{"AT LEAST", right}, {"EDGES", text}}}
@@ -88,7 +88,7 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 	if rule != "" {
 		query.Set("rule", rule)
 	}
-	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+	return NoRule(rule, Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(all ofPoP[view.HeavyKey]) error {
 			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut},
 				{strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
@@ -112,7 +112,7 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 // blockedOfPoP is Blocked over all edges.
 func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 	query.Set("scope", wholePoP)
-	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
+	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
 		func(all ofPoP[view.Block]) error {
 			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
 				{"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT",
@@ -138,7 +138,7 @@ func (c *Client) EventsOfPoP(since string) error {
 	if since = c.instant(since); since != "" {
 		query.Set("since", since)
 	}
-	return show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil,
+	return Show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil,
 		func(all ofPoP[view.Event]) error {
 			t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"EDGES", cut},
 				{"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
@@ -157,7 +157,7 @@ func (c *Client) EventsOfPoP(since string) error {
 
 // StatusOfPoP prints what each edge does.
 func (c *Client) StatusOfPoP() error {
-	return show(c, http.MethodGet, "/v1/status?scope="+wholePoP, nil, func(all struct {
+	return Show(c, http.MethodGet, "/v1/status?scope="+wholePoP, nil, func(all struct {
 		Edges []struct {
 			view.Edge
 			Unready string

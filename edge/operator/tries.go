@@ -110,17 +110,17 @@ func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration
 
 // StopTry ends a try on all edges, and shows what it would have done.
 func (c *Client) StopTry(name string) error {
-	return show(c, http.MethodDelete, tryURL(name), nil, c.printTry)
+	return Show(c, http.MethodDelete, tryURL(name), nil, c.printTry)
 }
 
 // ShowTry shows what a try has seen so far, or would have done.
 func (c *Client) ShowTry(name string) error {
-	return show(c, http.MethodGet, tryURL(name), nil, c.printTry)
+	return Show(c, http.MethodGet, tryURL(name), nil, c.printTry)
 }
 
 // Tries lists those that run, and the last of those that have ended.
 func (c *Client) Tries() error {
-	return show(c, http.MethodGet, "/v1/tries", nil, func(list []tried) error {
+	return Show(c, http.MethodGet, "/v1/tries", nil, func(list []tried) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nothing is tried")
 			return err

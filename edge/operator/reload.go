@@ -10,7 +10,7 @@ import (
 // Reload has an edge read its configuration again, waits until that is in force, and prints what
 // has changed.
 func (c *Client) Reload() error {
-	return show(c, http.MethodPost, "/v1/reload", nil, func(done control.Reloaded) error {
+	return Show(c, http.MethodPost, "/v1/reload", nil, func(done control.Reloaded) error {
 		lines := []string{"the configuration is read again, and nothing has changed"}
 		if len(done.Changed) > 0 {
 			lines[0] = "the configuration is read again, and in force:"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/edge/control"
+	"sluice/edge/rules"
 )
 
 // spread is how far what an operator said has come.
@@ -77,21 +78,21 @@ func Counted(n int, what string) string {
 // control.AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	err := show(c, http.MethodPut, mitigationPath(rule, source), body,
+	err := Show(c, http.MethodPut, MitigationPath(rule, source), body,
 		func(m control.Mitigation) error {
 			what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source),
 				Under(rule, m.Rules...), Clock(m.End), span(d))
-			return c.said(what, m.Edges, m.Warning)
+			return c.Said(what, m.Edges, m.Warning)
 		})
 	if rule == control.AllRules && strings.HasPrefix(source, "#") {
 		return err // which says that no rule knows it
 	}
-	return noRule(rule, err)
+	return NoRule(rule, err)
 }
 
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
-	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil,
+	return NoRule(rule, Show(c, http.MethodDelete, MitigationPath(rule, source), nil,
 		func(m control.Lifted) error {
 			what := "was not blocked here " + strings.Replace(Under(rule), "every", "any", 1)
 			if m.Lifted {
@@ -101,12 +102,12 @@ func (c *Client) Unblock(source, rule string) error {
 			if p, err := netip.ParsePrefix(source); err == nil {
 				shown = p.Masked().String() // what the edge takes it for
 			}
-			return c.said(fmt.Sprintf("%s %s; it starts afresh", shown, what), m.Edges, m.Warning)
+			return c.Said(fmt.Sprintf("%s %s; it starts afresh", shown, what), m.Edges, m.Warning)
 		}))
 }
 
-// said prints what was said, where it is in force, and what an edge has to say to that.
-func (c *Client) said(what string, edges *control.Spread, warning string) error {
+// Said prints what was said, where it is in force, and what an edge has to say to that.
+func (c *Client) Said(what string, edges *control.Spread, warning string) error {
 	text := Printable(what) + "\n" + Printable("in force "+(*spread)(edges).String()) + "\n"
 	if warning != "" {
 		text += "but: " + Printable(warning) + "\n"
@@ -129,8 +130,24 @@ func Under(rule string, rules ...string) string {
 	return "under rule " + rule
 }
 
-// noRule says what to do where an edge has no rule of that name.
-func noRule(rule string, err error) error {
+// Everybody says that a rule challenges everybody.
+func Everybody(m *control.Mitigation) string {
+	does := "challenges everybody"
+	if m.Mode == rules.Shadow {
+		does = "would challenge everybody, and is in shadow"
+	}
+	line := "rule " + m.Rule + " " + does + " until " + Clock(m.End)
+	if m.Who != "" {
+		line += " by " + m.Who
+	}
+	if m.Reason != "" {
+		line += ": " + m.Reason
+	}
+	return line
+}
+
+// NoRule says what to do where an edge has no rule of that name.
+func NoRule(rule string, err error) error {
 	var r *refused
 	switch {
 	case !errors.As(err, &r) || r.status != http.StatusNotFound:
@@ -152,7 +169,7 @@ func CheckSource(text string) error {
 	return fmt.Errorf("%q is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them", text)
 }
 
-// mitigationPath is the path of a source under a rule. A prefix keeps its slash.
-func mitigationPath(rule, source string) string {
+// MitigationPath is the path of a source under a rule. A prefix keeps its slash.
+func MitigationPath(rule, source string) string {
 	return "/v1/mitigations/" + url.PathEscape(rule) + "/" + (&url.URL{Path: source}).EscapedPath()
 }

@@ -34,26 +34,26 @@ func (l List) done() string {
 // Put puts a prefix on a list for a while.
 func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	return show(c, http.MethodPut, l.path(prefix), body, func(m control.Listed) error {
-		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End),
+	return Show(c, http.MethodPut, l.path(prefix), body, func(m control.Listed) error {
+		return c.Said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End),
 			span(d)), m.Edges, m.Warning)
 	})
 }
 
 // Remove takes a prefix off a list.
 func (c *Client) Remove(l List, prefix string) error {
-	return show(c, http.MethodDelete, l.path(prefix), nil, func(m control.Lifted) error {
+	return Show(c, http.MethodDelete, l.path(prefix), nil, func(m control.Lifted) error {
 		what := fmt.Sprintf("%s was not %s here by an operator", prefix, l.done())
 		if m.Lifted {
 			what = fmt.Sprintf("%s is %s no more", prefix, l.done())
 		}
-		return c.said(what, m.Edges, m.Warning)
+		return c.Said(what, m.Edges, m.Warning)
 	})
 }
 
 // Listed prints who is on a list by an operator's word, those that end first at the top.
 func (c *Client) Listed(l List) error {
-	return show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []control.Listed) error {
+	return Show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []control.Listed) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out,
 				"nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())

@@ -93,7 +93,7 @@ func (c *Client) SetRule(name string, patch map[string]any) error {
 	for tries := 1; ; tries++ {
 		var old map[string]json.RawMessage
 		if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil {
-			return noRule(name, err)
+			return NoRule(name, err)
 		}
 		if before != nil {
 			if moved := differing(named(before, patch), named(old, patch)); len(moved) > 0 ||
@@ -104,7 +104,7 @@ func (c *Client) SetRule(name string, patch map[string]any) error {
 		}
 		err := c.editOf(old, name, http.MethodPatch, "", patch, "")
 		if !isRefusal(err, http.StatusPreconditionFailed) {
-			return noRule(name, err)
+			return NoRule(name, err)
 		}
 		before = old
 	}
@@ -145,7 +145,7 @@ func (c *Client) whose(rule string) string {
 func (c *Client) Rollback(name, to string) error {
 	var past []changes.Past
 	if err := c.Get(historyPath(name), &past); err != nil {
-		return noRule(name, err)
+		return NoRule(name, err)
 	}
 	if to == "" {
 		var err error
@@ -191,13 +191,13 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 	// What was removed can be rolled back
 	if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil &&
 		!isRefusal(err, http.StatusNotFound) {
-		return noRule(name, err)
+		return NoRule(name, err)
 	}
 	err := c.editOf(old, name, method, route, body, what)
 	if isRefusal(err, http.StatusPreconditionFailed) {
 		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and say it again", name, c.whose(name), name)
 	}
-	return noRule(name, err)
+	return NoRule(name, err)
 }
 
 // editOf is edit of a rule that was just looked at; nil: there is none.
@@ -207,7 +207,7 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		c.match, c.tag = c.tag, ""
 		defer func() { c.match = "" }()
 	}
-	return show(c, method, "/v1/rules/"+url.PathEscape(name)+route, body,
+	return Show(c, method, "/v1/rules/"+url.PathEscape(name)+route, body,
 		func(answer json.RawMessage) error {
 			var done edited
 			if err := c.decode(answer, &done); err != nil {
@@ -272,7 +272,7 @@ func historyPath(rule string) string { return "/v1/rules/" + url.PathEscape(rule
 // History prints what was said of a rule, the latest first, by whom and at which edge; from which
 // address JSON tells.
 func (c *Client) History(name string) error {
-	return noRule(name, show(c, http.MethodGet, historyPath(name), nil,
+	return NoRule(name, Show(c, http.MethodGet, historyPath(name), nil,
 		func(list []changes.Past) error {
 			t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole},
 				{"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}

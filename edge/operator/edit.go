@@ -63,7 +63,7 @@ func (c *Client) addRule(r rules.Config) error {
 
 // Rule prints a rule as it is in force.
 func (c *Client) Rule(name string) error {
-	return noRule(name, show(c, http.MethodGet, rulePath(name), nil,
+	return NoRule(name, Show(c, http.MethodGet, rulePath(name), nil,
 		func(answer json.RawMessage) error { return c.raw(answer) }))
 }
 
@@ -73,7 +73,7 @@ func (c *Client) Rule(name string) error {
 func (c *Client) EditRule(name string, write func(now string) (rules.Config, error)) error {
 	var old map[string]json.RawMessage
 	if err := c.Get(rulePath(name), &old); err != nil {
-		return noRule(name, err)
+		return NoRule(name, err)
 	}
 	tag := c.tag
 	text, err := json.Marshal(old)
@@ -101,7 +101,7 @@ func (c *Client) EditRule(name string, write func(now string) (rules.Config, err
 	if isRefusal(err, http.StatusPreconditionFailed) {
 		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and edit it again", name, c.whose(name), name)
 	}
-	return noRule(name, err)
+	return NoRule(name, err)
 }
 
 // mergePatch is what makes one rule of another (RFC 7396).
@@ -131,7 +131,7 @@ func mergePatch(was, is map[string]any) map[string]any {
 func (c *Client) RemoveRule(name string) error {
 	var there json.RawMessage
 	if err := c.Get(rulePath(name), &there); err != nil {
-		return noRule(name, err)
+		return NoRule(name, err)
 	}
 	return c.edit(name, http.MethodDelete, "", nil, "removed")
 }

@@ -8,7 +8,7 @@ import (
 
 // Lists prints how the named lists of addresses stand.
 func (c *Client) Lists() error {
-	return show(c, http.MethodGet, "/v1/lists", nil, func(list []lists.Status) error {
+	return Show(c, http.MethodGet, "/v1/lists", nil, func(list []lists.Status) error {
 		if len(list) == 0 {
 			return c.lines([]string{"there are no named lists: the configuration has none under lists"})
 		}

@@ -18,34 +18,34 @@ func (c *Client) Maintain(d time.Duration, allow []string, message string) error
 	if d > 0 {
 		body["for"] = d.String()
 	}
-	return show(c, http.MethodPut, "/v1/maintenance", body,
+	return Show(c, http.MethodPut, "/v1/maintenance", body,
 		func(m control.MaintenanceStatus) error {
 			if !m.On {
-				return c.said("maintenance was turned on, and another operator has turned it off",
+				return c.Said("maintenance was turned on, and another operator has turned it off",
 					m.Edges, "")
 			}
-			return c.said(c.maintenanceLine(&m), m.Edges, m.Warning)
+			return c.Said(c.maintenanceLine(&m), m.Edges, m.Warning)
 		})
 }
 
 // EndMaintenance has it answer as ever.
 func (c *Client) EndMaintenance() error {
-	return show(c, http.MethodDelete, "/v1/maintenance", nil,
+	return Show(c, http.MethodDelete, "/v1/maintenance", nil,
 		func(m control.MaintenanceStatus) error {
 			what := "maintenance was not on here"
 			if m.Changed {
 				what = "maintenance is off: requests are served"
 			}
 			if m.On {
-				return c.said(what, m.Edges, "another operator has turned it on again")
+				return c.Said(what, m.Edges, "another operator has turned it on again")
 			}
-			return c.said(what, m.Edges, "")
+			return c.Said(what, m.Edges, "")
 		})
 }
 
 // Maintenance prints whether it is on.
 func (c *Client) Maintenance() error {
-	return show(c, http.MethodGet, "/v1/maintenance", nil, func(m control.MaintenanceStatus) error {
+	return Show(c, http.MethodGet, "/v1/maintenance", nil, func(m control.MaintenanceStatus) error {
 		if !m.On {
 			return c.lines([]string{"maintenance is off"})
 		}

@@ -198,8 +198,8 @@ func (c *Client) unreachable(err error) error {
 	return fmt.Errorf("%s cannot be asked (%w): look whether that is the operators' listener of an edge", c.Address, err)
 }
 
-// show asks an edge, and prints the answer: as it is, or as text does of what is decoded from it.
-func show[T any](c *Client, method, path string, body any, text func(T) error) error {
+// Show asks an edge, and prints the answer: as it is, or as text does of what is decoded from it.
+func Show[T any](c *Client, method, path string, body any, text func(T) error) error {
 	answer, err := c.ask(method, path, body)
 	if err != nil {
 		return err
