@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 func commands() []operator.Command {
 	return slices.Concat([]operator.Command{
 		checkCmd(),
-		importCmd(),
 		{Name: "schema",
 			Does: "print the JSON Schema of a configuration, for editors", Run: cmdSchema},
 	}, command.Operators(reader(), modules(nil, nil).Commands()), []operator.Command{
@@ -89,7 +87,8 @@ func checkCmd() operator.Command {
 				if !r.Good {
 					code = operator.ExitFailed
 				}
-				return printJSON(r, code, stdout)
+				_ = operator.PrintJSON(stdout, r) // to the terminal, or to whom it may concern
+				return code
 			}
 			code = r.print(stdout, stderr)
 			if *diff && r.Good {
@@ -97,14 +96,6 @@ func checkCmd() operator.Command {
 			}
 			return code
 		})
-}
-
-func printJSON(v any, code int, stdout io.Writer) int {
-	e := json.NewEncoder(stdout)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // to the terminal, or to whom it may concern
-	return code
 }
 
 func cmdSchema(args []string, stdout, stderr io.Writer) int {

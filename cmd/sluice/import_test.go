@@ -9,7 +9,7 @@ import (
 // that it does not know, are errors.
 func TestImportIsChecked(t *testing.T) {
 	for file, kind := range map[string]string{"nginx.conf": "nginx", "haproxy.cfg": "haproxy", "ratelimit.yaml": "envoy-ratelimit"} {
-		code, out, errs := sluice("import", kind, "internal/importer/testdata/"+file)
+		code, out, errs := sluice("import", kind, "../../edge/modules/importer/testdata/"+file)
 		if code != 0 || errs != "" {
 			t.Errorf("%s: exit %d: %s", kind, code, errs)
 		}
@@ -22,7 +22,7 @@ func TestImportIsChecked(t *testing.T) {
 		want string
 		args []string
 	}{
-		{1, "is this a file of HAProxy?", []string{"import", "haproxy", "internal/importer/testdata/nginx.conf"}},
+		{1, "is this a file of HAProxy?", []string{"import", "haproxy", "../../edge/modules/importer/testdata/nginx.conf"}},
 		{2, "want nginx, haproxy or envoy-ratelimit", []string{"import", "caddy", "Caddyfile"}},
 		{1, "give the path of a readable file", []string{"import", "nginx", "nowhere.conf"}},
 	} {

@@ -38,7 +38,7 @@ func TestJSONEverywhere(t *testing.T) {
 		{"check FILE", 0},
 		{"check " + wrong, 1},
 		{"check --diff FILE --admin ADMIN", 1},
-		{"import nginx internal/importer/testdata/nginx.conf", 0},
+		{"import nginx ../../edge/modules/importer/testdata/nginx.conf", 0},
 		{"import envoy-ratelimit " + write(t, "domain: d\ndescriptors: [{key: k}]\n"), 1},
 		{"version", 0},
 		{"status --admin ADMIN", 0},

@@ -10,6 +10,7 @@ import (
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/importer"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/redirect"
@@ -28,7 +29,8 @@ import (
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
-		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version)}
+		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
+		importer.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs

@@ -228,3 +228,11 @@ func (c *Client) decode(answer []byte, to any) error {
 	}
 	return nil
 }
+
+// PrintJSON prints a value for programs.
+func PrintJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

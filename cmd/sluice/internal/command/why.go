@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -173,7 +172,7 @@ func (a *whyArgs) fromLogs(w io.Writer) error {
 		return err
 	}
 	if a.json {
-		return printJSON(w, story)
+		return operator.PrintJSON(w, story)
 	}
 	return story.Text(w)
 }
@@ -231,7 +230,7 @@ func (a *whyArgs) ofRequest(w io.Writer) error {
 		return err
 	}
 	if a.json {
-		return printJSON(w, found)
+		return operator.PrintJSON(w, found)
 	}
 	for i := range found {
 		if err := found[i].Text(w); err != nil {
@@ -239,13 +238,6 @@ func (a *whyArgs) ofRequest(w io.Writer) error {
 		}
 	}
 	return nil
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // look asks the edge who is named.
@@ -289,7 +281,7 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		func(e events.Event) bool { return !a.about(e.Source, &shown.Source) })
 	slices.Reverse(shown.Events)
 	if a.json {
-		return printJSON(w, shown)
+		return operator.PrintJSON(w, shown)
 	}
 	return printWhy(w, &shown.Source, shown.Events, &shown.Edge)
 }
@@ -306,7 +298,7 @@ func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client, source string) e
 		return err
 	}
 	if a.json {
-		return printJSON(w, shown)
+		return operator.PrintJSON(w, shown)
 	}
 	var happened []events.Event
 	for _, e := range slices.Backward(shown.Events) {

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"fmt"
@@ -7,19 +7,23 @@ import (
 	"path/filepath"
 	"strings"
 
-	"sluice/cmd/sluice/internal/importer"
+	"sluice/edge"
 	"sluice/edge/operator"
 )
 
-// importCmd makes rules of the limits of another program's file.
-func importCmd() operator.Command {
+// Module makes rules of the limits of another program's file.
+func Module() edge.Module {
+	return edge.Module{Name: "importer", Commands: []operator.Command{command()}}
+}
+
+func command() operator.Command {
 	set := operator.NewFlagSet("import")
 	asJSON := set.Bool("json", false, "print JSON: rules, notes, and the YAML")
 	const meant = "import wants a program and a file: sluice import nginx nginx.conf; - is standard input"
 	return operator.Offline(set, "nginx|haproxy|envoy-ratelimit FILE",
 		"make rules of another program's limits, with a note for what has no equal", meant,
 		func(args []string, stdout, stderr io.Writer) int {
-			if importer.Kinds[args[0]] == nil {
+			if Kinds[args[0]] == nil {
 				return operator.Misuse(stderr,
 					fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
 			}
@@ -28,22 +32,22 @@ func importCmd() operator.Command {
 				fmt.Fprintf(stderr, "sluice import: %v\n", err)
 				return operator.ExitFailed
 			}
-			code := 0
-			if len(r.Rules) == 0 {
-				code = operator.ExitFailed
-			}
 			if *asJSON {
-				return printJSON(r, code, stdout)
+				_ = operator.PrintJSON(stdout, r) // to the terminal, or to whom it may concern
+			} else {
+				fmt.Fprint(stdout, r.YAML)
 			}
-			fmt.Fprint(stdout, r.YAML)
-			return code
+			if len(r.Rules) == 0 {
+				return operator.ExitFailed
+			}
+			return 0
 		})
 }
 
-func importFile(kind, file string) (*importer.Result, error) {
+func importFile(kind, file string) (*Result, error) {
 	var text []byte
 	var err error
-	var open importer.Open // what it includes
+	var open Open // what it includes
 	if file == "-" {
 		file = "stdin"
 		text, err = io.ReadAll(os.Stdin)
@@ -54,7 +58,7 @@ func importFile(kind, file string) (*importer.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: give the path of a readable file", err)
 	}
-	r, err := importer.Import(kind, file, text, open)
+	r, err := Import(kind, file, text, open)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -65,8 +69,8 @@ func importFile(kind, file string) (*importer.Result, error) {
 const maxIncludedBytes = 4 << 20
 
 // beside opens files by their names relative to another's folder.
-func beside(file string) importer.Open {
-	return func(pattern string) (files []importer.File, err error) {
+func beside(file string) Open {
+	return func(pattern string) (files []File, err error) {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(file), pattern)
 		}
@@ -90,7 +94,7 @@ func beside(file string) importer.Open {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, importer.File{Name: name, Text: text})
+			files = append(files, File{Name: name, Text: text})
 		}
 		return files, nil
 	}
