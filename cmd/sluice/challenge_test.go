@@ -17,9 +17,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// startBusy starts two edges of a PoP, with a rule that challenges who is over the limit of a path.
-// let counts the requests that its origin gets.
-func startBusy(t *testing.T, more string) (edges [2]*process, let *atomic.Int64) {
+// products is an origin with a page that says which cookies it got. let counts the requests that it
+// gets for products.
+func products(t *testing.T) (url string, let *atomic.Int64) {
 	let = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/search") {
@@ -29,6 +29,13 @@ func startBusy(t *testing.T, more string) (edges [2]*process, let *atomic.Int64)
 		fmt.Fprintf(w, "<!doctype html><p>the products, with %q", r.Header.Get("Cookie"))
 	}))
 	t.Cleanup(server.Close)
+	return server.URL, let
+}
+
+// startBusy starts two edges of a PoP, with a rule that challenges who is over the limit of a path.
+// let counts the requests that its origin gets.
+func startBusy(t *testing.T, more string) (edges [2]*process, let *atomic.Int64) {
+	origin, let := products(t)
 	config := write(t, fmt.Sprintf(`
 pop: {name: fra1, memcached: [%q], secret_file: %s}
 source: {trust: [127.0.0.0/8]}
@@ -42,7 +49,7 @@ rules:
     mitigation_timeout: 1h
     action: challenge
     challenge: {%s}
-`, startMemcached(t), write(t, strings.Repeat("secret of the pop ", 3)), server.URL, more))
+`, startMemcached(t), write(t, strings.Repeat("secret of the pop ", 3)), origin, more))
 	for i := range edges {
 		edges[i] = start(t, "", "--config", config)
 	}
@@ -65,6 +72,13 @@ func busy(edges [2]*process, path string) {
 // says is what a page has in its body.
 func (b *tab) says() string { b.t.Helper(); return eval[string](b, `document.body.innerText`) }
 
+// seesProducts reports whether the browser shows the origin's page.
+func (b *tab) seesProducts() bool {
+	// While the page loads anew there is none to ask
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+	return err == nil && strings.Contains(text, "the products")
+}
+
 // A visitor's browser answers, loads what it wanted once, and shows the pass on every edge.
 func TestChromiumGetsAPass(t *testing.T) {
 	edges, let := startBusy(t, "pass_limit: 30")
@@ -72,11 +86,7 @@ func TestChromiumGetsAPass(t *testing.T) {
 	before := let.Load()
 	b := browse(t)
 	b.open("http://" + edges[0].front + "/search/a?q=1")
-	edges[0].until("letting the browser in", func() bool {
-		// While the page loads anew there is none to ask
-		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
-		return err == nil && strings.Contains(text, "the products")
-	})
+	edges[0].until("letting the browser in", b.seesProducts)
 	if got := b.says(); got != `the products, with ""` {
 		t.Errorf("the origin's page: %q", got)
 	}

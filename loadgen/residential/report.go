@@ -61,8 +61,8 @@ func (r *Report) WriteText(w io.Writer) error {
 
 func (r *Report) writeTable(w io.Writer, tls workload.TLS, rate float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rule\tlimit\tscraper let in\tbeside solvers\theavy refused\tchallenged\t"+
-		"locked out\twith JavaScript\teverywhere p99\t")
+	fmt.Fprintln(t, "rule\tlimit\tscraper let in\tbeside solvers\theavy refused\t"+
+		"with JavaScript\tchallenged\tlocked out\twith JavaScript\teverywhere p99\t")
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		if c.TLS != tls || c.Rate != rate {
@@ -73,8 +73,8 @@ func (r *Report) writeTable(w io.Writer, tls workload.TLS, rate float64) error {
 		if f.TimeToBlock != nil && f.TimeToBlock.EveryEdge.N > 0 {
 			everywhere = page.Duration(f.TimeToBlock.EveryEdge.P99)
 		}
-		fmt.Fprintf(t, "%s by %s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t\n", c.Answer, c.Key, c.Limit,
-			percent(f.LetInRatio()), percent(f.BesideSolvers()), percent(f.RefusedRatio()),
+		fmt.Fprintf(t, "%s by %s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\t\n", c.Answer, c.Key, c.Limit,
+			percent(f.LetInRatio()), percent(f.BesideSolvers()), percent(f.RefusedRatio()), f.RefusedWith,
 			percent(f.ChallengedRatio()), percent(f.LockedOutRatio()), f.LockedOutWith, everywhere)
 	}
 	return t.Flush()

@@ -123,6 +123,8 @@ type Figures struct {
 
 	Heavy   uint64 `json:"heavy"`   // requests of visitors for heavy pages
 	Refused uint64 `json:"refused"` // of them, never answered by the origin
+	// Of these, of visitors who run scripts
+	RefusedWith uint64 `json:"refused_with"`
 
 	Visitors      uint64 `json:"visitors"`        // who requested a heavy page
 	Challenged    uint64 `json:"challenged"`      // of them, who got the page once at least
@@ -287,6 +289,9 @@ func (r *run) figures() Figures {
 			f.Visitors++
 			f.Heavy += uint64(p.asked)
 			f.Refused += uint64(max(p.asked-p.served, 0))
+			if is.Script {
+				f.RefusedWith += uint64(max(p.asked-p.served, 0))
+			}
 			if p.challenged {
 				f.Challenged++
 			}

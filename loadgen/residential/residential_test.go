@@ -63,8 +63,8 @@ func TestWhoIsServed(t *testing.T) {
 	}
 	// All share a path, of which two requests are admitted: the scraper's first two
 	path := Row{Key: Path, Answer: Refuse, Limit: 2}
-	want := Figures{Scraped: 6, LetIn: 2, Heavy: 6, Refused: 6, Visitors: 2, LockedOut: 2,
-		LockedOutWith: 1}
+	want := Figures{Scraped: 6, LetIn: 2, Heavy: 6, Refused: 6, RefusedWith: 3, Visitors: 2,
+		LockedOut: 2, LockedOutWith: 1}
 	if got := judged(t, w, path, 2, 10); got != want {
 		t.Errorf("refused: %+v, want %+v", got, want)
 	}
@@ -76,7 +76,7 @@ func TestWhoIsServed(t *testing.T) {
 		t.Errorf("challenged: %+v, want %+v", got, want)
 	}
 	// A pass has a limit of its own, and who is over it is refused
-	want.LetIn, want.Solved, want.Refused = 3, 1, 5
+	want.LetIn, want.Solved, want.Refused, want.RefusedWith = 3, 1, 5, 2
 	if got := judged(t, w, path, 2, 1); got != want {
 		t.Errorf("passes of one: %+v, want %+v", got, want)
 	}
@@ -150,8 +150,8 @@ func TestReportIsATable(t *testing.T) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	for _, want := range []string{"scraper at 20/s, with a TLS library of its own",
-		"refuse by path 120 2.0 % 2.0 % 90.0 % 0.0 % 0.0 % 0 -",
-		"challenge by path 120 22.0 % 2.0 % 2.4 % 99.0 % 3.0 % 0 -",
+		"refuse by path 120 2.0 % 2.0 % 90.0 % 0 0.0 % 0.0 % 0 -",
+		"challenge by path 120 22.0 % 2.0 % 2.4 % 0 99.0 % 3.0 % 0 -",
 		"scraper at 2/s, with the commonest browser's TLS"} {
 		found := false
 		for _, line := range lines {

@@ -40,9 +40,9 @@ func TestChallengesSpareVisitors(t *testing.T) {
 					t.Errorf("%s: only %.3g of visitors' requests are refused", name,
 						f.RefusedRatio())
 				}
-			case f.RefusedRatio() > 0.025 || f.LockedOutWith > 0:
+			case f.RefusedRatio() > 0.025 || f.LockedOutWith+f.RefusedWith > 0:
 				t.Errorf("%s: %.3g of visitors' requests are refused, %d of visitors with "+
-					"JavaScript are locked out", name, f.RefusedRatio(), f.LockedOutWith)
+					"JavaScript are locked out", name, f.RefusedRatio(), f.LockedOutWith+f.RefusedWith)
 			}
 		}
 	}
