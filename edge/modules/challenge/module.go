@@ -204,9 +204,13 @@ func (p *points) countsBy(id uint16) *counts {
 }
 
 // gate takes passes out of a request, and answers what the page sends. Each request asks it, so it
-// looks at what is there first.
+// looks at what is there first. Over TLS a pass that a neighbour may have set is none.
 func (p *points) gate(x *edge.Exchange) bool {
-	good := shows(x.Request) && x.Known().Fact(p.fact) != nil
+	good := shows(x.Request)
+	if good && x.Front().Secure() {
+		takeOut(x.Request, false, func([]byte) {})
+	}
+	good = good && x.Known().Fact(p.fact) != nil
 	if string(x.Path) != Path {
 		return false
 	}
@@ -322,32 +326,36 @@ func (m *module) collect(to metric.Sink) {
 	send("", m.countsOf(""), refused)
 }
 
+// takeOut takes cookies out of a request.
+func takeOut(q *message.Request, hosts bool, found func(value []byte)) {
+	for i := range q.Head.Lines {
+		l := &q.Head.Lines[i]
+		if l.Kind != message.Cookie || l.Drop {
+			continue
+		}
+		if left := cookies(l.Value, hosts, found); len(left) < len(l.Value) {
+			l.Value, l.Drop = left, len(left) == 0
+		}
+	}
+}
+
 // find appends whose pass a request shows, if it is good, and takes passes out of the request: they
 // are not for the origin.
 func (p *points) find(buf []byte, v *key.View) []byte {
 	tried, good := 0, false
 	var last Pass // that was an edge's, good or not
-	for i := range v.Request.Head.Lines {
-		l := &v.Request.Head.Lines[i]
-		if l.Kind != message.Cookie || l.Drop {
-			continue
+	takeOut(v.Request, true, func(value []byte) {
+		if tried++; tried > passesMost || good {
+			return // one is enough
 		}
-		left := cookies(l.Value, func(value []byte) {
-			if tried++; tried > passesMost || good {
-				return // one is enough
-			}
-			pass, ok := p.keys.Pass(value, Holder{v.Request.Host, v.Client}, v.At)
-			if pass.ID != (ID{}) {
-				last = pass
-			}
-			if good = ok && p.uses.within(&pass, v.Client, v.At); good {
-				buf = append(buf, pass.ID[:]...)
-			}
-		})
-		if len(left) < len(l.Value) {
-			l.Value, l.Drop = left, len(left) == 0
+		pass, ok := p.keys.Pass(value, Holder{v.Request.Host, v.Client}, v.At)
+		if pass.ID != (ID{}) {
+			last = pass
 		}
-	}
+		if good = ok && p.uses.within(&pass, v.Client, v.At); good {
+			buf = append(buf, pass.ID[:]...)
+		}
+	})
 	switch c := p.countsBy(last.Rule); {
 	case good:
 		c[passed].Add(1)

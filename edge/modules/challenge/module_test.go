@@ -417,6 +417,63 @@ func TestOtherCookies(t *testing.T) {
 	}
 }
 
+// A site under the same domain can set as many cookies as a browser takes of one domain, and its
+// longer paths have them sent first. A pass that is good is found behind all of them.
+func TestNeighboursCookiesLockNobodyOut(t *testing.T) {
+	s := start(t, rule)
+	s.over()
+	_, page := s.want("a browser", 429, "One moment", "/search", html)
+	_, mine, _ := strings.Cut(s.solve(page), ": ")
+	_, value, _ := strings.Cut(mine, "=")
+	for _, junk := range []string{"sluice_pass=x; ", "sluice_pass=" + value[:len(value)-1] + "_; "} {
+		many := "Cookie: " + strings.Repeat(junk, 179) + mine
+		s.want("behind others", 200, "hello", "/search", html, many)
+		if last := s.origin.LastRequest(); strings.Contains(last, "sluice_pass") {
+			t.Errorf("the origin sees %s", last)
+		}
+	}
+}
+
+// Over TLS the cookie's name is one that only the host itself can set, so that a neighbour's pass is
+// no visitor's: he would share its limit with whoever else shows it.
+func TestNeighboursPassIsNotTakenOverTLS(t *testing.T) {
+	s := start(t, rule)
+	client, at := edgetest.OverHTTP2(t), s.OverTLS(edgetest.CertificatesIn(t, t.TempDir()))
+	s.over()
+	ask := func(method, path string, header ...string) (*http.Response, string) {
+		t.Helper()
+		return edgetest.Ask2(t, client, method, "https://"+at+path, nil, func(r *http.Request) {
+			r.Host = "example.com"
+			for i := 0; i < len(header); i += 2 {
+				r.Header.Set(header[i], header[i+1])
+			}
+		})
+	}
+	_, page := ask("GET", "/search", "Accept", "text/html")
+	text, bits := question(t, page)
+	resp, _ := ask("POST", challenge.Path, challenge.AnswerHeader,
+		text+"."+string(challenge.Solve([]byte(text), bits)))
+	set := resp.Cookies()
+	if len(set) != 1 || set[0].Name != "__Host-sluice_pass" || !set[0].Secure ||
+		set[0].Path != "/" || set[0].Domain != "" {
+		t.Fatalf("cookies %v", set)
+	}
+	for cookie, want := range map[string]int{
+		"__Host-sluice_pass=" + set[0].Value:                          200,
+		"sluice_pass=" + set[0].Value:                                 429,
+		"sluice_pass=" + set[0].Value + "; a=b":                       429,
+		"sluice_pass=x; __Host-sluice_pass=" + set[0].Value + "; a=b": 200,
+	} {
+		resp, body := ask("GET", "/search", "Accept", "text/html", "Cookie", cookie)
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d %.100s, want %d", cookie, resp.StatusCode, body, want)
+		}
+		if last := s.origin.LastRequest(); strings.Contains(last, "sluice_pass") {
+			t.Errorf("the origin sees %s", last)
+		}
+	}
+}
+
 // By hand a rule challenges everybody, over its limit or not, until that is ended.
 func TestEverybodyIsChallengedByHand(t *testing.T) {
 	s := start(t, strings.Replace(rule, "limit: 2", "limit: 100", 1)+

@@ -203,16 +203,22 @@ func networkOf(a netip.Addr) [16]byte {
 	return p.Addr().As16()
 }
 
-// cookieName is the cookie that holds a pass.
-const cookieName = "sluice_pass"
+// A pass is in a cookie of one of these names: over TLS in one that browsers take of the host itself
+// alone (RFC 6265bis, 4.1.3.2). Of the other a neighbour under the same domain may set some for it,
+// with passes of his own, whose limit he has used up.
+const (
+	cookieName = "sluice_pass"
+	hostCookie = "__Host-" + cookieName
+)
 
-// passesMost is how many cookies of that name are tried: an origin's neighbour under the same
-// domain can set some for it.
-const passesMost = 4
+// passesMost is how many cookies of a pass are tried: more than browsers keep of one domain (180 at
+// most), so that no neighbour's hide a good one.
+const passesMost = 192
 
-// cookies calls found for the value of each cookie of that name in a Cookie line, and removes them
-// from it in place. It returns what is left.
-func cookies(line []byte, found func(value []byte)) []byte {
+// cookies calls found for the value of each cookie in a Cookie line that may hold a pass, and
+// removes them from it in place: those that a neighbour may have set, and with hosts all. It returns
+// what is left.
+func cookies(line []byte, hosts bool, found func(value []byte)) []byte {
 	if !bytes.Contains(line, []byte(cookieName)) {
 		return line
 	}
@@ -221,7 +227,8 @@ func cookies(line []byte, found func(value []byte)) []byte {
 		var pair []byte
 		pair, rest, _ = bytes.Cut(rest, []byte{';'})
 		name, value, _ := bytes.Cut(pair, []byte{'='})
-		if string(bytes.Trim(name, " \t")) == cookieName {
+		name = bytes.Trim(name, " \t")
+		if string(name) == cookieName || hosts && string(name) == hostCookie {
 			found(bytes.Trim(value, " \t"))
 			continue
 		}
@@ -237,7 +244,11 @@ func cookies(line []byte, found func(value []byte)) []byte {
 
 // appendCookie appends a Set-Cookie line's value for a pass.
 func appendCookie(b []byte, k Keys, p Pass, h Holder, secure bool, now time.Time) []byte {
-	b = append(b, cookieName+"="...)
+	name := cookieName
+	if secure {
+		name = hostCookie
+	}
+	b = append(append(b, name...), '=')
 	b = k.AppendPass(b, p, h)
 	b = append(b, "; Path=/; Max-Age="...)
 	b = appendSeconds(b, p.End.Sub(now))

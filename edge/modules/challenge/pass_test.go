@@ -207,9 +207,11 @@ func TestCookiesAreTakenOutOfTheirLine(t *testing.T) {
 		{"a=sluice_pass; b=sluice_pass=X", "a=sluice_pass; b=sluice_pass=X", ""},
 		{"my_sluice_pass=X; sluice_passes=Y", "my_sluice_pass=X; sluice_passes=Y", ""},
 		{";;sluice_pass=X;;", "", "X"},
+		{"__Host-sluice_pass=X; a=b; sluice_pass=Y", "a=b", "X Y"},
+		{"__host-sluice_pass=X", "__host-sluice_pass=X", ""},
 	} {
 		var found []string
-		left := cookies([]byte(c.line), func(v []byte) {
+		left := cookies([]byte(c.line), true, func(v []byte) {
 			if len(v) > 0 {
 				found = append(found, string(v))
 			}
@@ -228,8 +230,9 @@ func TestCookie(t *testing.T) {
 	if got := string(appendCookie(nil, keys, p, visitor, false, at)); got != want {
 		t.Errorf("cookie %q, want %q", got, want)
 	}
-	if got := string(appendCookie(nil, keys, p, visitor, true, at)); got != want+"; Secure" {
-		t.Errorf("over TLS %q, want %q", got, want+"; Secure")
+	want = "__Host-" + want + "; Secure"
+	if got := string(appendCookie(nil, keys, p, visitor, true, at)); got != want {
+		t.Errorf("over TLS %q, want %q", got, want)
 	}
 }
 
@@ -241,7 +244,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		copy(room, line)
 		is := false
-		cookies(room, func(v []byte) { _, is = both.Pass(v, visitor, noon) })
+		cookies(room, true, func(v []byte) { _, is = both.Pass(v, visitor, noon) })
 		if !is {
 			t.Fatal("the pass is refused")
 		}
