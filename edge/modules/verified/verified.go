@@ -32,18 +32,39 @@ import (
 // A robot is one that its owner tells how to verify so.
 type robot struct {
 	name string
-	says string   // in User-Agent, in small letters
-	from []string // what the names of its addresses end in
+	says string // in User-Agent, in small letters
+	from []pattern
 }
 
+// A pattern is what the names of a robot's addresses begin and end with.
+type pattern struct{ begin, end string }
+
+func (p pattern) is(host string) bool {
+	rest, is := strings.CutPrefix(host, p.begin)
+	rest, ends := strings.CutSuffix(rest, p.end)
+	// With a beginning it is one label
+	return is && ends && (p.begin == "" || !strings.Contains(rest, "."))
+}
+
+// below are the patterns of all names below some.
+func below(ends ...string) (list []pattern) {
+	for _, end := range ends {
+		list = append(list, pattern{end: "." + end + "."})
+	}
+	return list
+}
+
+// Of Google's names those that anybody's requests come from are left out: rented machines
+// (googleusercontent.com), and proxies that fetch what a user names (google-proxy-….google.com).
 var robots = []robot{
-	{"applebot", "applebot", []string{".applebot.apple.com."}},
-	{"baiduspider", "baiduspider", []string{".baidu.com.", ".baidu.jp."}},
-	{"bingbot", "bingbot", []string{".search.msn.com."}},
-	{"googlebot", "google", []string{".googlebot.com.", ".google.com.", ".googleusercontent.com."}},
-	{"petalbot", "petalbot", []string{".petalsearch.com."}},
-	{"seznambot", "seznambot", []string{".seznam.cz."}},
-	{"yandexbot", "yandex", []string{".yandex.ru.", ".yandex.net.", ".yandex.com."}},
+	{"applebot", "applebot", below("applebot.apple.com")},
+	{"baiduspider", "baiduspider", below("baidu.com", "baidu.jp")},
+	{"bingbot", "bingbot", below("search.msn.com")},
+	{"googlebot", "google", append(below("googlebot.com"),
+		pattern{"rate-limited-proxy-", ".google.com."})},
+	{"petalbot", "petalbot", below("petalsearch.com")},
+	{"seznambot", "seznambot", below("seznam.cz")},
+	{"yandexbot", "yandex", below("yandex.ru", "yandex.net", "yandex.com")},
 }
 
 const name = "verified"
@@ -56,6 +77,7 @@ const (
 	isFor    = 24 * time.Hour
 	isNotFor = time.Hour
 	failsFor = time.Minute
+	mostFail = 1 << 10 // networks whose DNS does not answer; beyond, others are forgotten
 )
 
 // A Resolver is what of net.Resolver is asked.
@@ -80,9 +102,12 @@ type module struct {
 	dns   Resolver
 	queue chan claim
 
-	mu      sync.Mutex
-	of      map[netip.Addr]known // with the zero until: it waits to be looked up
-	results [3]uint64            // look-ups: is one, is none, failed
+	mu sync.Mutex
+	of map[netip.Addr]known // with the zero until: it waits to be looked up
+	// Networks whose DNS did not answer, and until when nobody else of them is looked up: whoever
+	// owns one has name servers of his own, and could have them hold up all look-ups
+	failing map[netip.Prefix]time.Time
+	results [3]uint64 // look-ups: is one, is none, failed
 }
 
 // Module makes verified a condition. dns is asked; nil: the machine's resolver.
@@ -186,11 +211,52 @@ func (m *module) run(ctx context.Context) {
 	}
 }
 
+// networkOf is about as much as has name servers of its own.
+func networkOf(addr netip.Addr) netip.Prefix {
+	bits := 32
+	if addr.Is4() {
+		bits = 24
+	}
+	p, _ := addr.Prefix(bits)
+	return p
+}
+
+// fails reports whether the DNS of an address has not answered a moment ago.
+func (m *module) fails(addr netip.Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	until, is := m.failing[networkOf(addr)]
+	if !is || time.Now().Before(until) {
+		return is
+	}
+	delete(m.failing, networkOf(addr))
+	return false
+}
+
+// noteFailing notes that the DNS of an address has not answered. It is called with the lock.
+func (m *module) noteFailing(addr netip.Addr, until time.Time) {
+	if m.failing == nil {
+		m.failing = make(map[netip.Prefix]time.Time)
+	}
+	if len(m.failing) >= mostFail {
+		for p := range m.failing { // whichever comes first
+			delete(m.failing, p)
+			break
+		}
+	}
+	m.failing[networkOf(addr)] = until
+}
+
+var errFailing = errors.New("the DNS of the network does not answer")
+
 // lookUp finds out whether an address is a robot's.
 func (m *module) lookUp(ctx context.Context, c claim) {
 	asked, done := context.WithTimeout(ctx, longest)
 	defer done()
-	is, err := m.confirms(asked, c)
+	is, err := false, errFailing
+	if !m.fails(c.addr) {
+		is, err = m.confirms(asked, c)
+	}
 	k, result, lasts := known{robot: -1}, 1, isNotFor
 	switch {
 	case err != nil:
@@ -203,6 +269,9 @@ func (m *module) lookUp(ctx context.Context, c claim) {
 	defer m.mu.Unlock()
 	if err != nil {
 		k.robot = m.of[c.addr].robot // what was known holds while DNS does not answer
+		if err != errFailing {
+			m.noteFailing(c.addr, k.until)
+		}
 	}
 	m.of[c.addr] = k
 	m.results[result]++
@@ -218,7 +287,7 @@ func (m *module) confirms(ctx context.Context, c claim) (bool, error) {
 	for _, host := range names {
 		host = strings.ToLower(strings.TrimSuffix(host, ".")) + "."
 		if !slices.ContainsFunc(robots[c.robot].from,
-			func(end string) bool { return strings.HasSuffix(host, end) }) {
+			func(p pattern) bool { return p.is(host) }) {
 			continue
 		}
 		if tried++; tried > 4 { // whoever owns the address may write as many as he likes

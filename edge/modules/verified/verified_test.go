@@ -68,12 +68,24 @@ func TestRobotsAreKnownByTheirNames(t *testing.T) {
 			"198.51.100.2": {"googlebot.com.evil.example."},
 			"198.51.100.3": {"evilgooglebot.com."},
 			"157.55.39.1":  {"msnbot-157-55-39-1.SEARCH.msn.com."},
+			"66.249.90.77": {"rate-limited-proxy-66-249-90-77.google.com."},
+			// Machines that anybody rents, programs that he writes, and pages that he has translated
+			"34.1.2.3":      {"3.2.1.34.bc.googleusercontent.com."},
+			"107.178.200.1": {"107-178-200-1.gae.googleusercontent.com."},
+			"66.102.6.1":    {"google-proxy-66-102-6-1.google.com."},
+			"66.102.6.2":    {"rate-limited-proxy-.evil.google.com."},
 		},
 		addrs: map[string][]string{
 			"crawl-66-249-66-1.googlebot.com.":   {"66.249.66.1"},
 			"googlebot.com.evil.example.":        {"198.51.100.2"},
 			"evilgooglebot.com.":                 {"198.51.100.3"},
 			"msnbot-157-55-39-1.search.msn.com.": {"2001:db8::1", "157.55.39.1"},
+
+			"rate-limited-proxy-66-249-90-77.google.com.": {"66.249.90.77"},
+			"3.2.1.34.bc.googleusercontent.com.":          {"34.1.2.3"},
+			"107-178-200-1.gae.googleusercontent.com.":    {"107.178.200.1"},
+			"google-proxy-66-102-6-1.google.com.":         {"66.102.6.1"},
+			"rate-limited-proxy-.evil.google.com.":        {"66.102.6.2"},
 		}}
 	synctest.Test(t, func(t *testing.T) {
 		m := &module{dns: z, queue: make(chan claim, waiting), of: make(map[netip.Addr]known)}
@@ -87,6 +99,11 @@ func TestRobotsAreKnownByTheirNames(t *testing.T) {
 			{"a name below another", "198.51.100.2", googlebot, ""},
 			{"a name that ends alike", "198.51.100.3", googlebot, ""},
 			{"no name", "198.51.100.4", googlebot, ""},
+			{"a robot of another name", "66.249.90.77", "AdsBot-Google", "googlebot"},
+			{"a rented machine", "34.1.2.3", googlebot, ""},
+			{"a program of anybody's", "107.178.200.1", googlebot, ""},
+			{"a proxy for anybody", "66.102.6.1", googlebot, ""},
+			{"a name within another", "66.102.6.2", googlebot, ""},
 			{"it says it is another", "66.249.66.1", "bingbot/2.0", ""},
 		} {
 			if got := m.at(t, c.addr, c.agent); got != "" && c.want == "" {
@@ -123,6 +140,46 @@ func TestRobotsAreKnownByTheirNames(t *testing.T) {
 			t.Errorf("its name is gone: %q", got)
 		}
 	})
+}
+
+// Whose DNS does not answer holds up no look-up of others: of his network one is tried now and then.
+func TestSilentNameServersHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &slow{zone{names: map[string][]string{"66.249.66.1": {"crawl.googlebot.com."}},
+			addrs: map[string][]string{"crawl.googlebot.com.": {"66.249.66.1"}}}}
+		m := &module{dns: z, queue: make(chan claim, waiting), of: make(map[netip.Addr]known)}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go m.run(ctx)
+		for i := range 120 {
+			for j := range 8 { // of a /32, which has name servers of its own
+				addr := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, byte(j), byte(i), 15: 1})
+				m.at(t, addr.String(), googlebot)
+			}
+			if i == 60 {
+				m.at(t, "66.249.66.1", googlebot)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := m.at(t, "66.249.66.1", googlebot); got != "googlebot" {
+			t.Errorf("a robot beside them: %q", got)
+		}
+		if z.asked > 3*atOnce+1 {
+			t.Errorf("%d look-ups", z.asked)
+		}
+	})
+}
+
+// slow is a DNS that does not answer for addresses of IPv6.
+type slow struct{ zone }
+
+func (z *slow) LookupAddr(ctx context.Context, addr string) ([]string, error) {
+	names, err := z.zone.LookupAddr(ctx, addr)
+	if strings.Contains(addr, ":") {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return names, err
 }
 
 // Whoever says from many addresses that he is a robot fills no memory, and holds up no request.
