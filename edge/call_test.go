@@ -10,7 +10,7 @@ import (
 )
 
 const aboutUsers = `
-rate_limit_service: {listen: "127.0.0.1:1"}
+check_path: /check
 rules:
 - {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1000000000, window: 1h}
 - {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 1, window: 1h, mitigation_timeout: 24h}

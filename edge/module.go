@@ -5,8 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
+	"net"
 	"slices"
 
+	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -38,7 +41,10 @@ type Module struct {
 	Start func() error
 	// Run is what the module does beside requests, until ctx is done. Modules are run in their
 	// order. Each is stopped, and has ended, before the one in front of it is.
-	Run     func(ctx context.Context)
+	Run func(ctx context.Context)
+	// Serve makes what answers at the listener of Config.Service. It is called if there is one,
+	// after Prepare.
+	Serve   func(Calls) Service
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
@@ -46,9 +52,26 @@ type Module struct {
 	Commands []operator.Command
 }
 
+// Calls are how programs may call a module.
+type Calls struct {
+	TLS   *tls.Config   // nil: without
+	Token *bearer.Token // that they must send
+	Log   *slog.Logger
+}
+
+// A Service answers programs. It is safe for concurrent use.
+type Service interface {
+	// Serve accepts connections until Drain. It blocks, and closes its listener.
+	Serve(net.Listener) error
+	// Drain stops accepting, has programs connect elsewhere, and returns when every call in flight
+	// is answered, or ctx is done: what is open then is cut.
+	Drain(ctx context.Context)
+}
+
 // A Setup is what modules make their points of.
 type Setup struct {
 	Config  *config.Config // the one that is to come into force
+	Edge    *Server        // not to be asked before it serves
 	Name    string         // what operators call this edge
 	Limiter *limiter.Limiter
 	Secret  key.Secret // the PoP's
@@ -162,7 +185,7 @@ func (all Modules) run(ctx context.Context) (stop func()) {
 
 // prepare makes the points of all modules.
 func (s *Server) prepare(c *config.Config, to *snapshot) error {
-	setup := &Setup{Config: c, Name: s.name, Limiter: &s.limiter, Secret: s.secret,
+	setup := &Setup{Config: c, Edge: s, Name: s.name, Limiter: &s.limiter, Secret: s.secret,
 		Events: s.events, Warn: s.warn,
 		Rules: func() *rules.Set { return s.snap.Load().rules }, Origins: s.Upstreams}
 	var gates []Gate
@@ -222,6 +245,12 @@ func (all Modules) Start() error {
 		}
 	}
 	return nil
+}
+
+// Serve makes what answers at the listener of a module.
+func (all Modules) Serve(name string, c Calls) Service {
+	i := slices.IndexFunc(all, func(m Module) bool { return m.Name == name })
+	return all[i].Serve(c)
 }
 
 // Try returns what would keep modules from starting under a configuration. It changes nothing.

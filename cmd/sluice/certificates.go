@@ -44,13 +44,10 @@ func ownCertificates(l config.Listener) string {
 const expiryHelp = "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first."
 
 // certificateMetrics are when the listeners' certificates expire. Listeners are known by the field
-// that names them; of nil, one speaks no TLS.
+// that names them.
 func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 	return func(to metric.Sink) {
 		for listener, c := range of {
-			if c == nil {
-				continue
-			}
 			for _, e := range firstToExpire(c.Expiries()) {
 				to.Gauge(float64(e.At.Unix()), "sluice_certificate_expiry_timestamp_seconds",
 					expiryHelp, "listener", listener, "name", e.File)

@@ -51,8 +51,7 @@ func examine(file string) report {
 		r.Errors = strings.Split(err.Error(), "\n")
 		return r
 	}
-	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" &&
-		c.LimitAPI.Listen == ""
+	noOrigin := c.NoOrigin()
 	if noOrigin {
 		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}, Timeout: time.Minute}} // in place of --origin
 	}
@@ -151,8 +150,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	awaits(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	awaits(err)
-	_, err = settings.ReadToken("limit_api.token_file", c.LimitAPI.TokenFile)
-	awaits(err)
+	services := calledOf(c)
+	for _, s := range services {
+		_, _, err = s.readToken()
+		awaits(err)
+	}
 	if len(c.Etcd.Endpoints) > 0 {
 		try(tryEtcd(c))
 	}
@@ -172,19 +174,20 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 			awaits(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
 		}
 	}
-	_, certificates, err := callersTLS("rate_limit_service", "h2", &c.RateLimitService.Callers)
-	if try(err); err == nil {
-		doubtful = append(doubtful, expired("rate_limit_service", certificates, time.Now())...)
-	}
-	_, certificates, err = callersTLS("limit_api", "http/1.1", &c.LimitAPI.Callers)
-	if try(err); err == nil {
-		doubtful = append(doubtful, expired("limit_api", certificates, time.Now())...)
+	for _, s := range services {
+		if err := s.readCertificates(); err != nil {
+			try(err)
+		} else if s.certificates != nil {
+			doubtful = append(doubtful, expired(s.Name, s.certificates, time.Now())...)
+		}
 	}
 	for _, err := range use.Try(c) {
 		awaits(err)
 	}
-	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen},
-		{"rate_limit_service", c.RateLimitService.Listen}, {"limit_api", c.LimitAPI.Listen}}
+	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}}
+	for _, s := range services {
+		at = append(at, [2]string{s.Name, s.Listen})
+	}
 	for _, l := range c.Listen {
 		at = append(at, [2]string{"listen", l.Address})
 	}
@@ -207,14 +210,16 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	if token.IsSecret(c.JWT.Algorithms[0]) {
 		hmac = c.JWT.KeysFile
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile,
-		"limit_api.token_file": c.LimitAPI.TokenFile, "jwt.keys_file": hmac,
+	secrets := map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac,
 		"pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile,
 		"etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile,
-		"rate_limit_service.key_file": c.RateLimitService.KeyFile,
-		"limit_api.key_file":          c.LimitAPI.KeyFile,
-		"plans.store": strings.TrimPrefix(c.Plans.Store,
-			"sqlite:")} {
+		"plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")}
+	for _, s := range services {
+		if secrets[s.Name+".key_file"] = s.KeyFile; s.TokenFile != nil {
+			secrets[s.Name+".token_file"] = *s.TokenFile
+		}
+	}
+	for what, file := range secrets {
 		if settings.OpenToAll(file) {
 			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}

@@ -18,8 +18,6 @@ import (
 type listeners struct {
 	front, secure []entrance   // requests; those over TLS
 	back          net.Listener // operators
-	calls         net.Listener // proxies that call over gRPC
-	asks          net.Listener // programs that ask over HTTP
 	peers         net.Listener // edges of other PoPs
 }
 
@@ -49,8 +47,8 @@ func addresses(all []entrance) (list []string) {
 }
 
 // open listens everywhere, or takes the sockets that were given, and closes those that were given
-// and not wanted.
-func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
+// and not wanted. Those of services are in them.
+func (l *listeners) open(ours *upgrade.Sockets, c *config.Config, services []*called) (err error) {
 	clients := func(field string, list []config.Listener) []entrance {
 		var sockets [][]net.Listener
 		if err == nil {
@@ -76,20 +74,15 @@ func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 		return all[0][0]
 	}
 	l.front, l.secure = clients("listen", c.Listen), clients("listen_tls", c.ListenTLS)
-	l.asks = one("limit_api", c.LimitAPI.Listen)
-	l.back, l.calls, l.peers = one("admin", c.Admin), one("rate_limit_service",
-		c.RateLimitService.Listen), one("peers_listen", c.PoP.PeersListen)
+	l.back, l.peers = one("admin", c.Admin), one("peers_listen", c.PoP.PeersListen)
+	for _, s := range services {
+		s.at = one(s.Name, s.Listen)
+	}
 	if err != nil {
 		return err
 	}
-	for name, wanted := range map[string]bool{"listen_tls": l.secure != nil,
-		"limit_api": l.asks != nil, "admin": l.back != nil, "rate_limit_service": l.calls != nil,
-		"peers_listen": l.peers != nil} {
-		if !wanted {
-			if err := ours.Unwanted(name); err != nil {
-				return err
-			}
-		}
+	if err := ours.Refuse(); err != nil {
+		return err
 	}
 	ours.Close(false)
 	var secure net.Addr
@@ -103,15 +96,12 @@ func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 	if err := c.CheckAdmin(l.back.Addr().String()); err != nil {
 		return err
 	}
-	if l.asks != nil {
-		if err := c.LimitAPI.CheckAddress(l.asks.Addr().String()); err != nil {
+	for _, s := range services {
+		if err := s.CheckAddress(s.at.Addr().String()); err != nil {
 			return err
 		}
 	}
-	if l.calls == nil {
-		return nil
-	}
-	return c.RateLimitService.CheckAddress(l.calls.Addr().String())
+	return nil
 }
 
 // sockets is how many there are for clients.

@@ -15,8 +15,6 @@ var errMissing = errors.New("this program was built without what the configurati
 
 func modules(func(host, path string) []byte, [][16]byte) edge.Modules { return nil }
 
-func (d *daemon) makeRateLimitService() (callService, error) { return nil, errMissing }
-
 func (d *daemon) makeACME() error { return nil }
 
 func tryEtcd(*config.Config) error { return errMissing }

@@ -12,11 +12,12 @@ import (
 	"sluice/edge/modules/cors"
 	"sluice/edge/modules/importer"
 	"sluice/edge/modules/ja4"
+	"sluice/edge/modules/limitapi"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
-	"sluice/edge/ratelimit"
 )
 
 // What stands here, and in files with the same condition under internal and
@@ -30,7 +31,7 @@ func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modul
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
-		importer.Module()}
+		ratelimit.Module(), limitapi.Module(), importer.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
@@ -48,11 +49,6 @@ func (d *daemon) makeACME() error {
 	shown.Issued, shown.First = manager.Certificate, manager.First
 	d.issued = manager
 	return nil
-}
-
-// makeRateLimitService makes what answers proxies that call over gRPC.
-func (d *daemon) makeRateLimitService() (callService, error) {
-	return ratelimit.New(d.server, d.callsTLS), nil
 }
 
 // tryEtcd reports what a start would find wrong with the files of etcd.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -29,7 +28,6 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/geo"
-	"sluice/edge/limitapi"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
 	"sluice/edge/metric"
@@ -54,13 +52,13 @@ type daemon struct {
 	replace  chan os.Signal // a new process is to take over
 	closers  []func()
 
-	key       secret.Secret // readSecrets
-	token     *bearer.Token
-	asksToken *bearer.Token // of programs that ask over HTTP
-	tokens    []*files      // of both
-	wanted    int           // fit: connections
-	across    *peers.Peers  // joinTier; nil: blocks go to no other PoP
-	shared    *tier.Shared
+	key      secret.Secret // readSecrets
+	token    *bearer.Token
+	services []*called    // that listen somewhere
+	tokens   []*files     // of all that want one
+	wanted   int          // fit: connections
+	across   *peers.Peers // joinTier; nil: blocks go to no other PoP
+	shared   *tier.Shared
 
 	modules edge.Modules  // makeEdge
 	keeper  *plans.Loader // nil: no client is on a plan
@@ -70,18 +68,12 @@ type daemon struct {
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
 
-	// loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil
-	// if they speak no TLS
-	certificates map[string]*listen.Certificates
-	callsTLS     *tls.Config
-	asksTLS      *tls.Config
-	issued       certificateIssuer // makeACME; nil: no certificate is got by itself
+	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates
+	issued       certificateIssuer               // makeACME; nil: no certificate is got by itself
 
 	program string // openListeners
 	ours    *upgrade.Sockets
 	at      listeners
-	asks    *limitapi.Service // nil: programs ask nothing
-	calls   callService       // nil: proxies call nothing
 
 	reload    *reloader       // makeReloader
 	secret    *secretFile     // nil: there is none, or no tier
@@ -109,18 +101,22 @@ func (d *daemon) readSecrets() (err error) {
 	if w := settings.GuessableSecret(c); w != "" {
 		d.log.Warn(w, "pop", c.PoP.Name)
 	}
-	for _, token := range []struct {
-		setting, file string
-		into          **bearer.Token
-	}{{"admin_token_file", c.AdminTokenFile, &d.token}, {"limit_api.token_file",
-		c.LimitAPI.TokenFile, &d.asksToken}} {
-		text, err := settings.ReadToken(token.setting, token.file)
+	const setting = "admin_token_file"
+	text, err := settings.ReadToken(setting, c.AdminTokenFile)
+	if err != nil {
+		return err
+	}
+	if d.token = bearer.New(text); c.AdminTokenFile != "" {
+		d.tokens = append(d.tokens, tokenFile(setting, c.AdminTokenFile, d.token, d.happened))
+	}
+	d.services = calledOf(c)
+	for _, s := range d.services {
+		setting, file, err := s.readToken()
 		if err != nil {
 			return err
 		}
-		if *token.into = bearer.New(text); token.file != "" {
-			d.tokens = append(d.tokens, tokenFile(token.setting, token.file, *token.into,
-				d.happened))
+		if file != "" {
+			d.tokens = append(d.tokens, tokenFile(setting, file, s.token, d.happened))
 		}
 	}
 	return findOrigins(c, d.log)
@@ -233,19 +229,18 @@ func (d *daemon) makeViewer() {
 	d.viewing = v
 }
 
-// loadCertificates reads the certificates for clients, for proxies that call over gRPC, and for
-// programs.
+// loadCertificates reads the certificates for clients and for programs.
 func (d *daemon) loadCertificates() (err error) {
 	if d.certificates, err = clientCertificates(d.config); err != nil {
 		return err
 	}
-	if d.callsTLS, d.certificates["rate_limit_service"], err = callersTLS("rate_limit_service",
-		"h2", &d.config.RateLimitService.Callers); err != nil {
-		return err
-	}
-	if d.asksTLS, d.certificates["limit_api"], err = callersTLS("limit_api", "http/1.1",
-		&d.config.LimitAPI.Callers); err != nil {
-		return err
+	for _, s := range d.services {
+		if err = s.readCertificates(); err != nil {
+			return err
+		}
+		if s.certificates != nil {
+			d.certificates[s.Name] = s.certificates
+		}
 	}
 	for name, c := range d.certificates {
 		for _, w := range expired(name, c, time.Now()) {
@@ -261,20 +256,15 @@ func (d *daemon) openListeners() (err error) {
 	if d.program, err = os.Executable(); err != nil { // now: later a new one may have replaced it
 		return err
 	}
-	if d.ours, err = upgrade.GivenSockets(); err != nil {
+	if d.ours, err = upgrade.GivenSockets(serviceNames(d.config)); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, func() { d.ours.Close(true) })
-	if err = d.at.open(d.ours, d.config); err != nil {
+	if err = d.at.open(d.ours, d.config, d.services); err != nil {
 		return err
 	}
-	if d.at.asks != nil {
-		d.asks = limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
-	}
-	if d.at.calls != nil {
-		d.calls, err = d.makeRateLimitService()
-	}
-	return err
+	d.makeServices()
+	return nil
 }
 
 // makeReloader makes what reads files again, and lays what operators have changed over the
@@ -289,12 +279,10 @@ func (d *daemon) makeReloader() error {
 	d.reload.files = append(d.reload.files, databaseFiles(d.geo, happened))
 	d.reload.files = append(d.reload.files, d.tokens...)
 	for _, certificates := range d.certificates {
-		if certificates != nil {
-			d.reload.files = append(d.reload.files, &files{happened: happened,
-				kind: events.Certificate, refresh: certificates.Refresh,
-				again: "certificates read again",
-				wrong: "the certificates are wrong: the old ones stay in use"})
-		}
+		d.reload.files = append(d.reload.files, &files{happened: happened,
+			kind: events.Certificate, refresh: certificates.Refresh,
+			again: "certificates read again",
+			wrong: "the certificates are wrong: the old ones stay in use"})
 	}
 	if d.across != nil {
 		d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Peer,
@@ -375,12 +363,6 @@ func (d *daemon) handover() *upgrade.Handover {
 // makeMetrics makes those of all parts.
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
-	if d.calls != nil {
-		all.MustRegister(metric.Collector(d.calls.Collect))
-	}
-	if d.asks != nil {
-		all.MustRegister(metric.Collector(d.asks.Collect))
-	}
 	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect),
 		metric.Collector(d.geo.Collect), certificateMetrics(d.certificates),
 		metric.Collector(thisBuild().Collect),

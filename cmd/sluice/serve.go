@@ -65,7 +65,7 @@ func (d *daemon) run() error {
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
 	background := d.background
-	d.failed = make(chan error, 4+d.at.sockets()) // one for each listener
+	d.failed = make(chan error, 2+len(d.services)+d.at.sockets()) // one for each listener
 	reported := make(chan error, 1)
 	go func() { reported <- d.shared.Sync(background) }()
 	d.others.Go(func() { beat.Every(background, time.Second, d.server.Sweep) })
@@ -159,19 +159,13 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 				func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, shows) }, ln)
 		}
 	}
-	var drains []func(context.Context)
-	if d.calls != nil {
-		drains = append(drains, d.calls.Drain)
-		on(&d.edges, "rate limit service", d.calls.Serve, d.at.calls)
-	}
-	if d.asks != nil {
-		drains = append(drains, d.asks.Drain)
-		on(&d.edges, "limit API", d.asks.Serve, d.at.asks)
+	for _, s := range d.services {
+		on(&d.edges, s.Name, s.answers.Serve, s.at)
 	}
 	return listening, func(ctx context.Context) {
 		var all sync.WaitGroup
-		for _, drain := range drains {
-			all.Go(func() { drain(ctx) })
+		for _, s := range d.services {
+			all.Go(func() { s.answers.Drain(ctx) })
 		}
 		all.Wait()
 	}

@@ -68,9 +68,6 @@ type Config struct {
 	Pages         []pages.Config // in place of the edge's own answers
 	JWT           token.Config   // which tokens are believed, where rules count by what they claim
 
-	RateLimitService RateLimitService
-	LimitAPI         LimitAPI
-
 	// Modules are the features whose settings the configuration was read with, and Settings what
 	// their sections say, by their names.
 	Modules  []Module
@@ -191,8 +188,7 @@ func (c *Config) Check() error {
 		return errors.New("http2.cleartext is on but no proxy is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but no proxy is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" &&
-		c.LimitAPI.Listen == "":
+	case c.NoOrigin():
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.listensAt(c.Listen, c.Admin):
 		return errors.New("listen and admin are both " + c.Admin +
@@ -232,10 +228,7 @@ func (c *Config) Check() error {
 	if err := c.checkPlans(); err != nil {
 		return err
 	}
-	if err := c.checkRateLimitService(); err != nil {
-		return err
-	}
-	if err := c.checkLimitAPI(); err != nil {
+	if err := c.checkServices(); err != nil {
 		return err
 	}
 	return c.CheckAdmin(c.Admin)
@@ -278,7 +271,7 @@ func isLocal(address string) bool {
 // rule about some hosts, whose origin answers for any host. A client writes Host as it likes, so it
 // can reach that origin without the rule.
 func (c *Config) Warnings() []string {
-	all := append(slices.Clone(c.Composed.Notes), c.unreferenced()...)
+	all := slices.Clone(c.Composed.Notes)
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 && !c.certified() {
 		all = append(all,
 			"state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")

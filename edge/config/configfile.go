@@ -133,11 +133,9 @@ func (r *reader) config(n ast.Node, c *Config) {
 			r.list(n, "pages",
 				func(n ast.Node) { r.page(n, c) })
 		},
-		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
-		"limit_api":          func(n ast.Node) { r.limitAPI(n, &c.LimitAPI) },
-		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
-		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
-		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
+		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
+		"plans":          func(n ast.Node) { r.plans(n, &c.Plans) },
 		"rules": func(n ast.Node) {
 			r.list(n, "rules",
 				func(n ast.Node) { r.rule(n, c, names) })
@@ -184,7 +182,6 @@ func (c *Config) optional() []option {
 		{"listen.redirect", slices.ContainsFunc(c.Listen,
 			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},
-		{"rate_limit_service.listen", c.RateLimitService.Listen != ""},
 	}
 }
 

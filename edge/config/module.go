@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -25,10 +26,11 @@ import (
 //	bool                 nothing
 //	int, uint32          "1 to 30"
 //	time.Duration        "1s to 24h"; "0, or 1s to 24h" takes 0 as well. rules.Duration likewise
-//	string               words, "none or page"; "file": any, of which none is ""; without: any text
+//	string               words, "none or page"; "file": any, of which none is ""; "address": one to
+//	                     listen on, or none; without: any text
 //	a TextUnmarshaler    what it takes; "file": none as well
 //	a slice              as one, each; with a tag each:"once" none may be there twice
-//	a struct             its settings, within
+//	a struct             its settings, within; embedded: as if they were the struct's own
 //
 // What has a method Check() error is checked once it is read.
 //
@@ -48,6 +50,8 @@ type Module struct {
 	// Certifies reports that the module gets the certificates of listeners that have none of their
 	// own; nil: it never does.
 	Certifies func(*Config) bool
+	// Service returns what programs call at a listener of the module's; nil: nothing.
+	Service func(*Config) Service
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.
 	Check func(*Config) error
 	// Weaknesses are what will hurt one day, a sentence each; nil: nothing can.
@@ -147,22 +151,31 @@ func (r *reader) own(rule *rules.Config, to fields) fields {
 // into reads a mapping into a struct.
 func (r *reader) into(n ast.Node, what string, to any) {
 	of, settings := reflect.ValueOf(to).Elem(), make(fields)
-	for i := range of.NumField() {
-		f := of.Type().Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		settings[name] = r.setting(what+"."+name, f.Tag, of.Field(i).Addr().Interface())
+	for name, f := range settingsIn(of) {
+		settings[name] = r.setting(what+"."+name, f.Tag,
+			of.FieldByIndex(f.Index).Addr().Interface())
 	}
 	before := len(r.errs)
 	seen := r.mapping(n, what, settings)
-	for i := range of.NumField() {
-		f := of.Type().Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	for name, f := range settingsIn(of) {
 		if need := f.Tag.Get("need"); need != "" && len(seen) > 0 && seen[name] == nil &&
 			len(r.errs) == before {
 			r.fail(n, "%s has no %s: give %s", what, name, need)
 		}
 	}
 	r.check(n, what, before, to)
+}
+
+// settingsIn are the settings of a struct by their names, those of embedded structs among them.
+func settingsIn(of reflect.Value) iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(of.Type()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !f.Anonymous && !yield(name, f) {
+				return
+			}
+		}
+	}
 }
 
 // check has a value checked, if nothing was wrong with it.
@@ -192,6 +205,8 @@ func (r *reader) setting(what string, tag reflect.StructTag, to any) func(ast.No
 		switch {
 		case want == "file":
 			return r.orNone(what, to)
+		case want == "address":
+			return r.addressOrNone(what, to)
 		case want != "":
 			return oneOf(r, what, to, strings.Split(want, " or ")...)
 		}
@@ -272,10 +287,8 @@ func (c *Config) shownSettings(to map[string]any) {
 // shownStruct is a struct of settings with the values as files have them.
 func shownStruct(of reflect.Value) map[string]any {
 	all := make(map[string]any)
-	for i := range of.NumField() {
-		f := of.Type().Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		all[name] = shownValue(of.Field(i), f.Tag.Get("want"))
+	for name, f := range settingsIn(of) {
+		all[name] = shownValue(of.FieldByIndex(f.Index), f.Tag.Get("want"))
 	}
 	return all
 }
@@ -289,7 +302,7 @@ func shownValue(of reflect.Value, want string) any {
 	}
 	switch of.Kind() {
 	case reflect.String:
-		if want == "file" && of.Len() == 0 {
+		if (want == "file" || want == "address") && of.Len() == 0 {
 			return "none"
 		}
 		return of.String()

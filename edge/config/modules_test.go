@@ -11,7 +11,9 @@ import (
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
 	"sluice/edge/modules/ja4"
+	"sluice/edge/modules/limitapi"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
@@ -22,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		acme.Module(nil), accesslog.Module(), tracing.Module("")}.Config())
+		acme.Module(nil), accesslog.Module(), tracing.Module(""),
+		ratelimit.Module(), limitapi.Module()}.Config())
 	os.Exit(m.Run())
 }

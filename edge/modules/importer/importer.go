@@ -226,7 +226,7 @@ func (r *Result) write() error {
 		}
 	}
 	r.YAML = strings.ReplaceAll(b.String(), "${", "$${")
-	if _, err := config.Parse(r.File, []byte(r.YAML)); err != nil {
+	if _, err := (config.Parser{Others: true}).Parse(r.File, []byte(r.YAML)); err != nil {
 		return fmt.Errorf("what was made of %s is no configuration: %w", r.File, err)
 	}
 	return nil

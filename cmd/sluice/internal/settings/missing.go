@@ -8,6 +8,7 @@ var missing = map[string]string{
 	"acme.hosts":                "ACME",
 	"cors.origins":              "CORS",
 	"etcd.endpoints":            "etcd",
+	"limit_api.listen":          "the limit API",
 	"listen.redirect":           "redirects to https",
 	"plans.store":               "drivers of databases",
 	"rate_limit_service.listen": "Envoy's rate limit service",

@@ -40,19 +40,21 @@ type Sockets struct {
 	given map[string][]net.Listener
 	// For which address an older process had one that it gave; none: it did not say, or systemd
 	// gave it
-	was  map[net.Listener]string
-	open []socket
+	was      map[net.Listener]string
+	open     []socket
+	services []string // names of those for programs
 	// They come from systemd, or another program that speaks its protocol: an address is what the
 	// configuration says
 	unit bool
 }
 
 // GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened.
-// Of systemd's, those named listen, listen_tls, admin, peers_listen, limit_api and
-// rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
-// listen and listen_tls may have several, of one address or of several.
-func GivenSockets() (*Sockets, error) {
-	s := &Sockets{given: make(map[string][]net.Listener), was: make(map[net.Listener]string)}
+// Of systemd's, those named listen, listen_tls, admin, peers_listen and as services
+// (FileDescriptorName=) are these; one without such a name is listen. Only listen and listen_tls
+// may have several, of one address or of several.
+func GivenSockets(services []string) (*Sockets, error) {
+	s := &Sockets{given: make(map[string][]net.Listener), was: make(map[net.Listener]string),
+		services: services}
 	var names, addresses []string
 	if text := os.Getenv(handedSockets); text != "" {
 		names = strings.Split(text, ":")
@@ -78,16 +80,14 @@ func GivenSockets() (*Sockets, error) {
 			return nil, fmt.Errorf("the socket given as descriptor %d cannot be listened on: %w",
 				3+i, err)
 		}
-		switch name {
-		case "listen", "listen_tls":
-		case "admin", "peers_listen", "limit_api", "rate_limit_service":
-			if s.given[name] != nil {
-				ln.Close()
-				return nil,
-					fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen, limit_api or rate_limit_service (FileDescriptorName=)", name)
-			}
-		default:
+		switch all := s.names(); {
+		case !slices.Contains(all, name):
 			name = "listen"
+		case name != "listen" && name != "listen_tls" && s.given[name] != nil:
+			ln.Close()
+			last := len(all) - 1
+			return nil, fmt.Errorf("two sockets were given for %s: name them %s or %s (FileDescriptorName=)",
+				name, strings.Join(all[:last], ", "), all[last])
 		}
 		s.given[name] = append(s.given[name], ln)
 		if addresses != nil {
@@ -137,6 +137,24 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 	}
 	s.keep(name, addresses, all)
 	return all, nil
+}
+
+// names are those that sockets may have.
+func (s *Sockets) names() []string {
+	return append([]string{"listen", "listen_tls", "admin", "peers_listen"},
+		slices.Sorted(slices.Values(s.services))...)
+}
+
+// Refuse is Unwanted of all names for which nothing listens.
+func (s *Sockets) Refuse() error {
+	for _, name := range s.names() {
+		if !slices.ContainsFunc(s.open, func(o socket) bool { return o.name == name }) {
+			if err := s.Unwanted(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Unwanted is the error of sockets under a name that systemd gave and that are at none of the
@@ -280,12 +298,12 @@ func share(raw syscall.RawConn) error {
 
 // ListenError explains a failure to listen, and what to do.
 func ListenError(what, address string, err error) error {
-	flag := "--" + what
+	flag := what + ".listen" // of a module
 	switch what {
+	case "listen", "admin":
+		flag = "--" + what
 	case "listen_tls", "peers_listen":
 		flag = what
-	case "limit_api", "rate_limit_service":
-		flag = what + ".listen"
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

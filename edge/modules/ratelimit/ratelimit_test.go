@@ -46,7 +46,7 @@ type peer struct {
 
 func newEdge(t testing.TB, yaml string, change ...func(*edge.Options)) *edge.Server {
 	t.Helper()
-	c, err := config.Parse("test.yaml", []byte("rate_limit_service: {listen: \"127.0.0.1:1\"}\n"+yaml))
+	c, err := (config.Parser{Modules: edge.Modules{Module()}.Config()}).Parse("test.yaml", []byte("rate_limit_service: {listen: \"127.0.0.1:1\"}\n"+yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ rules:
 func TestCallsSurviveReloads(t *testing.T) {
 	p := startPeer(t, web)
 	p.ask(request("web", "user=a"))
-	c, err := config.Parse("test.yaml", []byte("rate_limit_service: {listen: \"127.0.0.1:1\"}\n"+strings.Replace(web, "limit: 3, window: 10m", "limit: 9, window: 10m", 1)))
+	c, err := (config.Parser{Modules: edge.Modules{Module()}.Config()}).Parse("test.yaml", []byte("rate_limit_service: {listen: \"127.0.0.1:1\"}\n"+strings.Replace(web, "limit: 3, window: 10m", "limit: 9, window: 10m", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

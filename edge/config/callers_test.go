@@ -43,16 +43,23 @@ func checks(t *testing.T, service, fields, want string) {
 	}
 }
 
-// Nobody asks about descriptors where nobody can: that is said.
-func TestRulesThatNoProxyCalls(t *testing.T) {
-	const rules = "rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k}]}}}]\n"
-	for text, want := range map[string]bool{rules: true, rules + "rate_limit_service: {listen: \"127.0.0.1:1\"}\n": false, strings.Replace(rules, "limit: 1", "limit: 1, mode: off", 1): false} {
-		c, err := reading.Parse("f.yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(strings.Join(c.Warnings(), "\n"), "no proxy can send any here"); got != want {
-			t.Errorf("%s warns: %t", text, got)
-		}
-	}
+// Where programs may ask: beyond this machine they must have a token, or somebody has said that they need none.
+func TestLimitAPIAddress(t *testing.T) {
+	f := func(fields, want string) { t.Helper(); checks(t, "limit_api", fields, want) }
+	f(`listen: "127.0.0.1:8083"`, "") // and no origin is needed
+	f(`listen: "unix:/run/sluice.sock"`, "")
+	f(`listen: ":8083"`, "give limit_api.token_file, or cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
+	f(`listen: ":8083", cert_file: c, key_file: k`, "others than this machine may reach")
+	f(`listen: ":8083", cert_file: c, key_file: k, client_ca_file: a`, "")
+	f(`listen: ":8083", token_file: t, client_ca_file: a`, "over TLS only")
+	f(`listen: "127.0.0.1:8083", key_file: k`, "belong together")
+	f(`listen: ":8083", token_file: t`, "")
+	f(`listen: ":8083", insecure: true`, "")
+	f(`listen: ":8080", insecure: true`, "where something else listens already")
+	f(`listen: "127.0.0.1:8083"}
+rate_limit_service: {listen: "127.0.0.1:8083"`, "where something else listens already")
+	f(`token_file: t}
+check_path: /check
+access_log: {format: json`, "limit_api has files but listens nowhere")
+	f(`insecure: false`, "no origin")
 }

@@ -2,9 +2,7 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -13,61 +11,6 @@ import (
 	"sluice/edge/rules/descriptors"
 	"sluice/edge/rules/match"
 )
-
-// RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3).
-// The zero value is nowhere.
-type RateLimitService struct{ Callers }
-
-func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
-	const name = "rate_limit_service"
-	r.mapping(n, name, r.callers(name, &s.Callers))
-}
-
-// checkRateLimitService reports what no single field of it shows.
-func (c *Config) checkRateLimitService() error {
-	s := &c.RateLimitService
-	if err := s.checkFiles("rate_limit_service", "127.0.0.1:8082", "caller", ""); err != nil ||
-		s.Listen == "" {
-		return err
-	}
-	if c.isTaken(s.Listen) {
-		return errors.New("rate_limit_service.listen is " + s.Listen +
-			", where something else listens already: give it an address of its own")
-	}
-	return s.CheckAddress(s.Listen)
-}
-
-// isTaken reports whether requests, operators or peers are listened for at an address.
-func (c *Config) isTaken(address string) bool {
-	if address == "" || strings.HasSuffix(address, ":0") {
-		return false
-	}
-	return c.forClients(address) || address == c.Admin || address == c.PoP.PeersListen
-}
-
-// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they
-// must show a certificate, because anyone who reaches the service counts for others, and so can
-// have any source blocked.
-func (s *RateLimitService) CheckAddress(address string) error {
-	if s.ClientCAFile != "" || s.Insecure || isLocal(address) {
-		return nil
-	}
-	return errors.New("rate_limit_service.listen is " + address +
-		", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
-		"give cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
-}
-
-// unreferenced returns the rules that no proxy can call.
-func (c *Config) unreferenced() (all []string) {
-	for i := range c.Rules {
-		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off &&
-			c.RateLimitService.Listen == "" {
-			all = append(all,
-				"rule "+r.Name+" is about descriptors, and no proxy can send any here: give rate_limit_service.listen")
-		}
-	}
-	return all
-}
 
 func (r *reader) descriptors(n ast.Node, m *match.Config) {
 	const name = "match.descriptors"

@@ -18,6 +18,7 @@ import (
 	goyaml "github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"sluice/edge"
 	"sluice/edge/bearer"
 	"sluice/edge/edgetest"
 )
@@ -49,7 +50,8 @@ rules:
 
 func newService(t *testing.T, token string) *Service {
 	t.Helper()
-	return New(edgetest.NewServer(t, edgetest.Parse(t, file)), bearer.New(token), nil, slog.New(slog.DiscardHandler))
+	return New(edgetest.NewServer(t, edgetest.Parse(t, file, Module())),
+		edge.Calls{Token: bearer.New(token), Log: slog.New(slog.DiscardHandler)})
 }
 
 // post sends a body as programs do, and returns the status and the answer without its line break.

@@ -7,7 +7,7 @@
 //	response     over the limit if one descriptor is; how each stands, what the client is told, and the body of a refusal (answer.go)
 //
 // What it decides is edge/limiter's, as everywhere: this package moves protobuf. It is the only
-// package of edge that uses gRPC.
+// package of edge that uses gRPC. module.go plugs it in.
 package ratelimit
 
 import (

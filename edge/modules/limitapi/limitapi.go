@@ -55,20 +55,19 @@ type Service struct {
 	ln []net.Listener
 }
 
-// New makes the service of an edge. token is what programs must send as Authorization: Bearer
-// TOKEN; nil: nothing. shows is the certificate, and how programs show theirs; nil: it speaks no
-// TLS.
-func New(e *edge.Server, token *bearer.Token, shows *tls.Config, log *slog.Logger) *Service {
+// New makes the service of an edge. Programs must send the token, if there is one, as
+// Authorization: Bearer TOKEN.
+func New(e *edge.Server, c edge.Calls) *Service {
 	s := &Service{edge: e}
 	s.calls.New = func() any { return &call{decided: e.NewCall()} }
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /v1/limit", s.limit)
 	routes.HandleFunc("GET /v1/openapi.json", document())
 	s.http = http.Server{
-		Handler: s.guard(token, routes), ReadHeaderTimeout: headTime, ReadTimeout: bodyTime,
+		Handler: s.guard(c.Token, routes), ReadHeaderTimeout: headTime, ReadTimeout: bodyTime,
 		WriteTimeout: answerTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		TLSConfig: shows, TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)), // a connection has one call at a time
+		MaxHeaderBytes: maxHeaders, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+		TLSConfig: c.TLS, TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)), // a connection has one call at a time
 	}
 	return s
 }
