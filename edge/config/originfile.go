@@ -15,8 +15,8 @@ import (
 
 func (r *reader) origin(n ast.Node, c *Config) {
 	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect,
-		AnswerHead: upstream.MaxHead, Health: upstream.HealthConfig{Interval: 5 * time.Second}}
-	balance, at := "round_robin", n
+		AnswerHead: upstream.MaxHead, Health: upstream.HealthConfig{Interval: upstream.DefaultInterval}}
+	balance, at := upstream.RoundRobin.String(), n
 	seen := r.mapping(n, "origin", fields{
 		"hosts":   listOf(r, "origins.hosts", message.ParseHostPattern, &o.Hosts),
 		"servers": listOf(r, "origins.servers", upstream.ParseOrigin, &o.Servers),
@@ -72,8 +72,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 				}
 			})(n)
 		},
-		"balance": oneOf(r, "origins.balance", &balance, "round_robin",
-			"least_connections", "source"),
+		"balance":      oneOf(r, "origins.balance", &balance, upstream.Balances[:]...),
 		"max_requests": integer(r, "origins.max_requests", 0, 1_000_000, &o.MaxRequests),
 		"max_requests_per_source": integer(r, "origins.max_requests_per_source", 0, 1_000_000,
 			&o.MaxRequestsPerSource),
@@ -109,12 +108,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
-	switch balance {
-	case "least_connections":
-		o.Balance = upstream.LeastConnections
-	case "source":
-		o.Balance = upstream.BySource
-	}
+	o.Balance = upstream.Balance(slices.Index(upstream.Balances[:], balance))
 	for _, other := range c.Origins {
 		for _, h := range o.Hosts {
 			if slices.Contains(other.Hosts, h) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 // Shown is a configuration for operators, with the names of the file: what is in force but for the
@@ -30,7 +32,19 @@ func Shown(c *Config) map[string]any {
 		for _, u := range o.Servers {
 			servers = append(servers, u.Redacted())
 		}
-		one := map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)}
+		one := map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout),
+			"connect_timeout": span(cmp.Or(o.ConnectTimeout, upstream.DefaultConnect)),
+			"total_timeout":   span(o.TotalTimeout), "balance": o.Balance.String(),
+			"answer_header_bytes": cmp.Or(o.AnswerHead, upstream.MaxHead),
+			"health": map[string]any{"active": orNone(o.Health.Active),
+				"interval": span(cmp.Or(o.Health.Interval, upstream.DefaultInterval))},
+			"max_requests": o.MaxRequests, "max_requests_per_source": o.MaxRequestsPerSource,
+			"upgrades": o.Upgrades,
+			"tls": map[string]any{"ca_file": orNone(o.TLS.CAFile), "cert_file": orNone(o.TLS.CertFile),
+				"key_file": orNone(o.TLS.KeyFile), "server_name": orNone(o.TLS.ServerName)}}
+		if o.Upgrades == nil {
+			one["upgrades"] = []string{"websocket"}
+		}
 		if o.Shedding != nil {
 			one["shedding"] = map[string]any{"min": o.Shedding.Min, "max": o.Shedding.Max}
 		}
@@ -67,7 +81,8 @@ func Shown(c *Config) map[string]any {
 		"table": map[string]any{"counters": c.Counters},
 		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix,
 			"ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
-			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
+			"trust_everybody": c.Source.TrustEverybody,
+			"header":          c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
 		"geo":   map[string]any{"country": orNone(c.Geo.Country), "asn": orNone(c.Geo.ASN)},
 		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists,
 			c.DenyPlaces), "allow": shownGroup(c.Allow, c.AllowLists, c.AllowPlaces),

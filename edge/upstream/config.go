@@ -45,7 +45,10 @@ type Config struct {
 	Shedding *shedding.Config
 }
 
-const DefaultConnect = 5 * time.Second
+const (
+	DefaultConnect  = 5 * time.Second
+	DefaultInterval = 5 * time.Second // of HealthConfig
+)
 
 // HealthConfig is how servers are checked, beside watching their answers: three failures in a row
 // take one out for ten seconds. An only server, or the last, is never taken out.
@@ -69,6 +72,11 @@ const (
 	LeastConnections         // where the fewest requests are under way
 	BySource                 // always the same for a source, as long as it is healthy
 )
+
+// Balances are their names.
+var Balances = [...]string{"round_robin", "least_connections", "source"}
+
+func (b Balance) String() string { return Balances[b] }
 
 // ParseOrigin reads the URL of a server: scheme and host, and nothing else, or unix:/path.
 func ParseOrigin(text string) (*url.URL, error) {
