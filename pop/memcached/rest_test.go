@@ -129,3 +129,33 @@ func TestOrderAfterQuiet(t *testing.T) {
 		}
 	})
 }
+
+// TestRestIsCheap: what an edge that nobody asks sends to a node a second stays within bounds, however many edges the PoP has.
+func TestRestIsCheap(t *testing.T) {
+	for _, edges := range []int{1, 8, 64} {
+		synctest.Test(t, func(t *testing.T) {
+			p, names := newPipes(2)
+			t.Cleanup(p.close)
+			for i := range edges {
+				e := startLargeEdge(t, 100, uint64(i)+1, newRule(t, 20, time.Minute, 10*time.Minute), names, p.dial)
+				t.Cleanup(func() { e.stop() })
+			}
+			time.Sleep(20 * time.Second) // the edges meet
+			const seconds = 20
+			var before [2][2]int
+			for i, name := range names {
+				before[i][0], before[i][1] = p[name].Asked()
+			}
+			time.Sleep(seconds * time.Second)
+			for i, name := range names {
+				commands, keys := p[name].Asked()
+				perEdge := func(n, before int) float64 { return float64(n-before) / seconds / float64(edges) }
+				c, k := perEdge(commands, before[i][0]), perEdge(keys, before[i][1])
+				t.Logf("%d edges, %s: %.1f commands of %.1f keys a second for each edge", edges, name, c, k)
+				if c > 8 || k > 20 {
+					t.Error("want at most 8 commands of 20 keys")
+				}
+			}
+		})
+	}
+}

@@ -40,6 +40,8 @@ type Node struct {
 	lru      item
 	there    int
 	evict    uint64
+	commands int // that it has carried out
+	keys     int // of those
 	versions uint64
 	state    state
 	wake     chan struct{} // closed when a hung node goes on
@@ -100,6 +102,7 @@ func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 	case hung:
 		return wire.Result{Command: c, Status: wire.Unknown, Err: ErrHung}
 	}
+	n.commands, n.keys = n.commands+1, n.keys+1+strings.Count(c.Key, " ")
 	return n.do(now, c)
 }
 
@@ -308,6 +311,13 @@ func (it *item) setNumber(v uint64) {
 	for len(it.value) < length {
 		it.value = append(it.value, ' ')
 	}
+}
+
+// Asked is how many commands the node has carried out, and of how many keys.
+func (n *Node) Asked() (commands, keys int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.commands, n.keys
 }
 
 // Items is how many items the node holds, expired ones that nobody asked for since included;

@@ -244,3 +244,60 @@ func TestGarbageInASlot(t *testing.T) {
 		t.Errorf("key %q, and the other knows %d edges", p.Key(), other.Met(""))
 	}
 }
+
+// TestLargePoP: edges of a full PoP read a few slots at once, and know each other all the same, one that has ended, and one that was killed.
+func TestLargePoP(t *testing.T) {
+	s, now, node := secret.Of([]byte("test")), time.Unix(1_700_000_000, 0), poptest.New(0)
+	var edges []*Slots
+	for i := range slots {
+		p := New(s, uint64(i+1))
+		p.Take(i)
+		edges = append(edges, &p)
+	}
+	pass := func(seconds int) {
+		for range seconds {
+			for _, p := range edges {
+				keep(p, node, false, now)
+			}
+			now = now.Add(time.Second)
+		}
+	}
+	know := func(what string, others int) {
+		t.Helper()
+		for i, p := range edges {
+			if got := p.Met(""); got != others {
+				t.Errorf("%s: edge %d knows of %d others, want %d", what, i, got, others)
+			}
+		}
+	}
+	pass(15)
+	for range 60 {
+		pass(1)
+		know("all are there", slots-1)
+	}
+	_, before := node.Asked()
+	pass(60)
+	_, after := node.Asked()
+	if each := float64(after-before) / 60 / slots; each > atOnce+2 { // with the view, and the edge's own
+		t.Errorf("an edge asks for %.1f keys a second, want %d at most", each, atOnce+2)
+	}
+	node.Do(now, edges[0].Fill(0, Edge{Ends: true}, now))
+	edges = edges[1:]
+	pass(7)
+	know("one has ended", slots-2)
+	for i, p := range edges {
+		if !p.Ended(1) {
+			t.Errorf("edge %d does not know that one has ended", i)
+		}
+	}
+	edges = edges[1:]
+	pass(3)
+	know("one was killed three seconds ago", slots-2)
+	pass(12)
+	know("one was killed", slots-3)
+	node.Do(now, wire.Command{Op: wire.Set, Key: edges[0].viewKey, Value: []byte("somebody looks")})
+	pass(3)
+	edges = edges[1:]
+	pass(5)
+	know("one was killed while somebody looks", slots-4)
+}

@@ -8,6 +8,7 @@ package presence
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ const Kept = 4 * time.Second
 // it which time it had.
 const keptAlone = time.Minute
 
+// keptEnded is how long the last presence of an edge does: longer than a round (Slots.some).
+const keptEnded = 3 * Kept
+
 // ClocksApart is how far edges' times may be apart: what all that they compare tolerates.
 const ClocksApart = 2 * time.Second
 
@@ -33,7 +37,8 @@ const (
 	// A number once seen is believed so long: a lost node must not halve it
 	hold    = 10 * time.Second
 	near    = 3                // the free slots of which an edge takes one
-	inTurn  = 2                // slots that are read in turn
+	inTurn  = 2                // free slots that are read in turn
+	atOnce  = 13               // slots that are read together, unless an edge comes
 	readFor = 10 * time.Minute // as long as a slot is read after it was filled
 	maxName = 64
 	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) +
@@ -63,8 +68,10 @@ type peer struct {
 	received time.Time // and when
 }
 
-// alive reports whether the edge counts as there.
-func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received) < Kept }
+// alive reports whether the edge counts as there: of a large PoP its slot is not in each read.
+func (p *Slots) alive(e *peer, now time.Time) bool {
+	return !e.Ends && now.Sub(e.received) < Kept+p.round
+}
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
@@ -81,12 +88,13 @@ type Slots struct {
 	keys     []string
 	index    map[string]int // of keys
 	viewKey  string
-	values   [][]byte  // of all slots, as last read
-	node     int       // where they were
-	asked    time.Time // when they were last read
-	came     time.Time // when an edge was last found that was not known
-	turn     int       // of the slots that are read in turn
-	slot     int       // ours, or -1
+	node     int           // where they were
+	asked    time.Time     // when they were last read
+	came     time.Time     // when an edge was last found that was not known
+	turn     int           // of the free slots that are read in turn
+	after    int           // the filled slot that was read last in turn
+	round    time.Duration // in which each filled slot is read; 0: all with each read
+	slot     int           // ours, or -1
 	full     bool
 	held     bool // a slot was ours once, or is of the process that this one replaces
 	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
@@ -106,6 +114,7 @@ type Slots struct {
 	// By how much the latest time in the slots was ahead of this edge's; 0: it was not
 	ahead time.Duration
 	first bool // they were read for the first time
+	ours  bool // this edge's slot has what it has written
 	// By Overdue, and until it reports something this edge need not know which edges there are
 	idle bool
 }
@@ -119,7 +128,7 @@ func New(s secret.Secret, id uint64) Slots {
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
-	p.viewKey, p.values, p.index = s.ViewKey(), make([][]byte, slots), make(map[string]int)
+	p.viewKey, p.index = s.ViewKey(), make(map[string]int)
 	for i, key := range p.keys {
 		p.index[key] = i
 	}
@@ -225,61 +234,76 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	return e, in.Whole()
 }
 
-// Read takes in what is in the slots, and returns how many hold what no edge of the PoP has
-// written. A slot is free if its edge writes nothing new or has another one, or if no edge of the
-// PoP has filled it. wall is now by the wall clock.
+// Read takes in what is in all slots, and returns how many hold what no edge of the PoP has
+// written. wall is now by the wall clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
-	ours := false
-	p.ahead, p.first = 0, p.highest == 0
+	p.begin()
 	for i, v := range values {
-		p.filled[i], p.read[i] = v != nil, nil
-		if v == nil {
-			continue
-		}
-		p.last[i] = now
-		e, ok := p.open(v)
-		if !ok {
+		if p.take(i, v, now, wall) {
 			forged++
-			continue
 		}
-		if e.ID == p.id {
-			ours = ours || i == p.slot
-			continue
-		}
-		// An old copy is behind, so it changes nothing
-		p.ahead = max(p.ahead, time.UnixMilli(int64(e.sequence)).Sub(wall))
-		// A sequence number goes on with the clock; one that is behind is an old copy of an edge
-		// that is gone.
-		recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
-		known := p.peers[e.ID]
-		switch {
-		case known != nil && e.sequence > known.sequence:
-			if e.Ends && !known.Ends {
-				p.highest-- // it is not lost: its share falls to the others at once
-			}
-			known.Edge, known.slot, known.received = e, i, now
-		case known == nil && recent:
-			known = &peer{e, i, now}
-			p.peers[e.ID], p.came = known, now
-		}
-		p.read[i] = known
 	}
+	p.end(now)
+	return forged
+}
+
+func (p *Slots) begin() { p.ahead, p.first, p.ours = 0, p.highest == 0, false }
+
+// take takes in what is in one slot, and reports whether no edge of the PoP has written it.
+func (p *Slots) take(i int, v []byte, now, wall time.Time) (forged bool) {
+	p.filled[i], p.read[i] = v != nil, nil
+	if v == nil {
+		return false
+	}
+	p.last[i] = now
+	e, ok := p.open(v)
+	if !ok {
+		return true
+	}
+	if e.ID == p.id {
+		p.ours = p.ours || i == p.slot
+		return false
+	}
+	// An old copy is behind, so it changes nothing
+	p.ahead = max(p.ahead, time.UnixMilli(int64(e.sequence)).Sub(wall))
+	// A sequence number goes on with the clock; one that is behind is an old copy of an edge that is
+	// gone.
+	recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
+	known := p.peers[e.ID]
+	switch {
+	case known != nil && e.sequence > known.sequence:
+		if e.Ends && !known.Ends {
+			p.highest-- // it is not lost: its share falls to the others at once
+		}
+		known.Edge, known.slot, known.received = e, i, now
+	case known == nil && recent:
+		known = &peer{e, i, now}
+		p.peers[e.ID], p.came = known, now
+	}
+	p.read[i] = known
+	return false
+}
+
+// end takes in that all of a read were taken. A slot is free if its edge writes nothing new or has
+// another one, or if no edge of the PoP has filled it.
+func (p *Slots) end(now time.Time) {
+	ours := p.ours
 	p.free = p.free[:0]
 	for i, e := range p.read { // once all are read: an old copy may come before the new one
-		if taken := ours && i == p.slot || e != nil && e.slot == i && e.alive(now); !taken {
+		if taken := ours && i == p.slot || e != nil && e.slot == i && p.alive(e, now); !taken {
 			p.free = append(p.free, i)
 		}
 	}
 	p.held, p.taken = p.held || ours, false
 	if !ours && p.slot >= 0 {
-		if e := p.read[p.slot]; e != nil && e.slot == p.slot && e.alive(now) {
+		if e := p.read[p.slot]; e != nil && e.slot == p.slot && p.alive(e, now) {
 			p.slot = -1 // taken by another; one that is empty, or has garbage, is filled again
 		}
 	}
 	edges := 1
 	for id, e := range p.peers {
 		switch {
-		case e.alive(now):
+		case p.alive(e, now):
 			edges++
 		// An edge that has ended is remembered for longer than an old copy of it counts as recent
 		case !e.Ends || now.Sub(e.received) > 3*Kept:
@@ -289,7 +313,6 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	if edges >= p.highest || now.Sub(p.highTime) > hold {
 		p.highest, p.highTime = edges, now
 	}
-	return forged
 }
 
 // Behind is by how much this edge is to put its time forward, after the slots were read. An edge
@@ -353,10 +376,10 @@ func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 // Keep reads the others' slots at the node where edges meet, and writes this edge's. awaited says
 // that a request waits for the answer. Below 0 there is no node, and nothing to send.
 //
-// While no edge comes, and unless it was held up itself, it reads the slots that are filled or were
-// lately, those that the next edge takes one of, and a few others in turn, because an edge of an
-// older version may take any. A slot that is empty now may be an edge's all the same: the node has
-// restarted, or the edge was held up.
+// While no edge comes and nobody looks, and unless it was held up itself, it reads the slots that are filled or were
+// lately (of a large PoP a part with each read), those that the next edge takes one of, and a few
+// others in turn, because an edge of an older version may take any. A slot that is empty now may be
+// an edge's all the same: the node has restarted, or the edge was held up.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -365,12 +388,12 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	if node < 0 {
 		return nil
 	}
-	keys := p.Keys
-	if p.Key() != "" && !p.taken && node == p.node && now.Sub(p.came) >= hold &&
+	keys, round := p.Keys, time.Duration(0)
+	if p.Key() != "" && !p.taken && !awaited && p.View == nil && node == p.node && now.Sub(p.came) >= hold &&
 		now.Sub(p.asked) < Kept {
-		keys = p.some(now)
+		keys, round = p.some(now)
 	}
-	p.node, p.asked = node, now
+	p.node, p.asked, p.round = node, now, round
 	// First the slots are read, and then this edge's is filled: two edges that took one slot, because
 	// the node had restarted, would each find what it has just written
 	list = append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
@@ -381,25 +404,35 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	return list
 }
 
-// some are the keys of slots to read while no edge comes.
-func (p *Slots) some(now time.Time) string {
+// some are the keys of slots to read while no edge comes, and in how long all that are filled have
+// had their turn: a large PoP has more than are read at once.
+func (p *Slots) some(now time.Time) (keys string, round time.Duration) {
 	var b strings.Builder
 	write := func(slot int) { b.WriteString(p.keys[slot]); b.WriteByte(' ') }
-	free := 0
+	var filled []int
+	write(p.slot)
+	free, few := 0, 1
 	for i := range slots {
 		switch {
-		case i == p.slot || now.Sub(p.last[i]) < readFor:
+		case i == p.slot:
+		case now.Sub(p.last[i]) < readFor:
+			filled = append(filled, i)
+		case free < near, i/inTurn == p.turn:
 			write(i)
-		case free < near:
-			write(i)
-			free++
-		case i/inTurn == p.turn:
-			write(i)
+			free, few = free+1, few+1
 		}
 	}
 	p.turn = (p.turn + 1) % (slots / inTurn)
+	first, _ := slices.BinarySearch(filled, p.after+1)
+	if few = min(atOnce-few, len(filled)); few < len(filled) {
+		round = time.Duration((len(filled)+few-1)/few) * every
+	}
+	for i := range few {
+		p.after = filled[(first+i)%len(filled)]
+		write(p.after)
+	}
 	b.WriteString(p.viewKey)
-	return b.String()
+	return b.String(), round
 }
 
 // Hasty reports whether the slots are to be read sooner than usual: this edge has none yet, or what it
@@ -413,8 +446,11 @@ func (p *Slots) Fill(node int, self Edge, now time.Time) wire.Command {
 
 func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time) wire.Command {
 	kept := Kept
-	if p.highest == 1 {
+	switch {
+	case p.highest == 1:
 		kept = keptAlone
+	case self.Ends:
+		kept = keptEnded
 	}
 	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self),
 		Expire: wire.Seconds(kept)}
@@ -448,18 +484,18 @@ func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 // edge of the PoP has written.
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now,
 	wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
-	keys := r.Keys()
-	for i, key := range keys {
-		if slot, is := p.index[key]; is {
-			p.values[slot] = r.Values[i]
-		} else {
-			p.View = r.Values[i]
-		}
-	}
 	if p.came.IsZero() {
 		p.came = now
 	}
-	forged = p.Read(p.values, now, wall)
+	p.begin()
+	for i, key := range r.Keys() {
+		if slot, is := p.index[key]; !is {
+			p.View = r.Values[i]
+		} else if p.take(slot, r.Values[i], now, wall) {
+			forged++
+		}
+	}
+	p.end(now)
 	slot, key, empty, takes := p.Choose(self.Name, random, now)
 	if takes {
 		op := wire.Add
