@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -186,10 +187,16 @@ protocol bgp ams1 { local 10.0.2.1 as 64511; neighbor 10.0.2.2 as 64512; ipv4 { 
 		}
 	}
 	eventually(t, "blocked", written, func() bool { return ask(attacker) == "429" })
-	// A block is under way for a quarter of a second.
+	// A block is under way for a quarter of a second, and so is the count of who is near its limit.
+	told := func(path string) []byte {
+		out, _ := exec.Command("nsenter", ams.in("curl", "-s", "http://127.0.0.1:8081"+path)[1:]...).Output()
+		return out
+	}
 	eventually(t, "told to the other PoP", written, func() bool {
-		out, _ := exec.Command("nsenter", ams.in("curl", "-s", "http://127.0.0.1:8081/metrics")[1:]...).Output()
-		return bytes.Contains(out, []byte(`sluice_peer_blocks_received_total{peer="fra1",result="imposed"} 1`)) && !bytes.Contains(out, []byte(`sluice_peer_counts_received_total{peer="fra1",result="counted"} 0`))
+		var seen struct{ Rules []struct{ Remaining int } }
+		_ = json.Unmarshal(told("/v1/sources/"+mover), &seen)
+		return bytes.Contains(told("/metrics"), []byte(`sluice_peer_blocks_received_total{peer="fra1",result="imposed"} 1`)) &&
+			len(seen.Rules) == 1 && seen.Rules[0].Remaining <= 5+60/6
 	})
 
 	began := time.Now()
