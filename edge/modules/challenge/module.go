@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +35,7 @@ type module struct {
 
 	mu      sync.Mutex
 	counts  map[string]*counts // by the name of a rule; "": of no rule that is known
+	paces   map[string]*pace   // likewise, of those with when
 	inForce atomic.Pointer[points]
 	watches chan struct{} // has one once a rule of a configuration has when
 }
@@ -84,6 +87,20 @@ func (m *module) countsOf(rule string) *counts {
 	return c
 }
 
+// paceOf is a rule's, which goes on from one configuration to the next while its bound stays.
+func (m *module) paceOf(rule string, over time.Duration) *pace {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.paces[rule]; p != nil && p.over == over {
+		return p
+	}
+	if m.paces == nil {
+		m.paces = make(map[string]*pace)
+	}
+	m.paces[rule] = &pace{over: over}
+	return m.paces[rule]
+}
+
 // prepare makes the points under a configuration; none where no rule challenges.
 func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
 	of, err := m.under(s.Config)
@@ -97,6 +114,9 @@ func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
 		points.Facts = []*key.Fact{of.fact}
 		points.Actions = map[rules.Action]func(*edge.Exchange, *rules.Rule) bool{Action: of.ask}
 	}
+	if of.timed {
+		points.Observers = []edge.Observer{{Watch: of.observe}}
+	}
 	return points, nil
 }
 
@@ -104,7 +124,7 @@ func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
 func (m *module) putInForce(of *points) {
 	m.inForce.Store(of)
 	for _, r := range of.list {
-		if r.over > 0 {
+		if r.pace != nil {
 			select {
 			case m.watches <- struct{}{}:
 			default: // it is known
@@ -135,7 +155,15 @@ func (m *module) under(c *config.Config) (*points, error) {
 				return nil, fmt.Errorf("rule %s: page: %w", r.Name, err)
 			}
 		}
-		made := &rule{Rule: own, name: r.Name, id: ruleID(r.Name), counts: m.countsOf(r.Name), over: whenOf(r)}
+		made := &rule{Rule: own, name: r.Name, id: ruleID(r.Name), counts: m.countsOf(r.Name)}
+		if over := whenOf(r); over > 0 {
+			made.pace = m.paceOf(r.Name, over)
+			if !slices.ContainsFunc(r.Match.Hosts,
+				func(host string) bool { return strings.Contains(host, "*") }) {
+				made.hosts = r.Match.Hosts
+			}
+			p.timed = true
+		}
 		if made.page, err = NewPage(page, own.Contact); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
@@ -181,6 +209,7 @@ type points struct {
 	rules   map[string]*rule // that challenge, by name
 	list    []*rule          // the same
 	unknown *counts          // of what no rule that is known has asked
+	timed   bool             // one of them has when
 }
 
 // A rule is one that challenges, made ready.
@@ -190,7 +219,17 @@ type rule struct {
 	id     uint16
 	page   *Page
 	counts *counts
-	over   time.Duration // the latency of origins over which it challenges everybody; 0: none
+	// How fast origins answer for these hosts, by which it challenges everybody; nil: it never does
+	pace  *pace
+	hosts []string // none: all
+}
+
+// over is the latency over which the rule challenges everybody; 0: none.
+func (r *rule) over() time.Duration {
+	if r.pace == nil {
+		return 0
+	}
+	return r.pace.over
 }
 
 // countsBy are those of the rule by which a question or a pass was made.

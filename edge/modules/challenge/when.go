@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/edge"
@@ -14,13 +13,12 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/rules"
-	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
 // A When is when a rule challenges all that come under it, over its limit or not.
 type When struct {
-	// OriginLatencyP95 is how long one answer in twenty of the rule's origins may take to begin.
+	// OriginLatencyP95 is how long one answer in twenty for the rule's hosts may take to begin.
 	OriginLatencyP95 rules.Duration `json:"origin_latency_p95" want:"0, or 10ms to 30s"`
 }
 
@@ -65,8 +63,17 @@ type trigger struct {
 	hold       time.Duration // at least
 }
 
-// step says what latency is at now; less than 0: unknown, which is taken for calm.
-func (t *trigger) step(latency time.Duration, now time.Time) {
+// A level is how fast answers begin.
+type level uint8
+
+const (
+	calm level = iota // or unknown
+	near
+	slow
+)
+
+// step says how fast answers begin at now.
+func (t *trigger) step(is level, now time.Time) {
 	since := func(at *time.Time, is bool) time.Duration {
 		if !is {
 			*at = time.Time{}
@@ -78,8 +85,7 @@ func (t *trigger) step(latency time.Duration, now time.Time) {
 		}
 		return now.Sub(*at)
 	}
-	slow := since(&t.slow, latency > t.over)
-	calm := since(&t.calm, latency < time.Duration(calmShare*float64(t.over)))
+	slow, calm := since(&t.slow, is == slow), since(&t.calm, is == calm)
 	switch {
 	case t.on && calm >= calmFor && now.Sub(t.began) >= t.hold:
 		t.on, t.ended = false, now
@@ -97,55 +103,149 @@ func (t *trigger) step(latency time.Duration, now time.Time) {
 // byHand is that an operator has ended it.
 func (t *trigger) byHand(now time.Time) { t.on, t.off, t.ended = false, true, now }
 
-// latencies are how fast a rule's origins have answered, second by second.
-type latencies struct {
-	counts []map[float64]uint64 // cumulative, by upper bound in seconds, the oldest first
-	totals []uint64
+// A pace is how fast origins answer requests for a rule's hosts. A request with a body is left out:
+// how long that takes is for its client to say, who could have everybody challenged by it.
+type pace struct {
+	over                 time.Duration
+	begun, ended         atomic.Uint64 // attempts at an origin, until an answer begins or none will
+	answered, slow, warm atomic.Uint64 // those that were: in all, over the bound, over what is calm
 }
 
-// add takes in what the histograms of origins say, and returns the 95th percentile of the answers
-// since looked before; less than 0: there were too few.
-func (l *latencies) add(origins []*upstream.Origin) time.Duration {
-	sum, total := make(map[float64]uint64), uint64(0)
-	for _, o := range origins {
-		counts, n, _ := o.Seconds.Snapshot()
-		for bound, c := range counts {
-			sum[bound] += c
+// took notes that an attempt has ended after so long. Who leaves early says nothing of an origin.
+func (p *pace) took(d time.Duration, answered bool) {
+	p.ended.Add(1)
+	if !answered && d <= p.over {
+		return
+	}
+	p.answered.Add(1)
+	if d > p.over {
+		p.slow.Add(1)
+	}
+	if d > calmOf(p.over) {
+		p.warm.Add(1)
+	}
+}
+
+func calmOf(over time.Duration) time.Duration { return time.Duration(calmShare * float64(over)) }
+
+// An attempt watches one request for the rules with when that are about its host.
+type attempt struct {
+	of    []*pace
+	began time.Time // zero: none is under way
+}
+
+var attempts = sync.Pool{New: func() any { return new(attempt) }}
+
+// isAbout reports whether the rule may be about requests for a host.
+func (r *rule) isAbout(host []byte) bool {
+	for _, h := range r.hosts {
+		if string(host) == h {
+			return true
 		}
-		total += n
 	}
-	l.counts, l.totals = append(l.counts, sum), append(l.totals, total)
-	if most := int(looked/time.Second) + 1; len(l.totals) > most {
-		l.counts, l.totals = l.counts[1:], l.totals[1:]
+	return len(r.hosts) == 0
+}
+
+// observe watches a request, where a rule wants to know how fast it is answered.
+func (p *points) observe(x *edge.Exchange) edge.Watcher {
+	if x.Length != 0 {
+		return nil
 	}
-	if total < l.totals[0] { // there are other origins now
-		*l = latencies{counts: l.counts[len(l.counts)-1:], totals: l.totals[len(l.totals)-1:]}
-	}
-	n := total - l.totals[0]
-	if n < fewest {
-		return -1
-	}
-	bounds := make([]float64, 0, len(sum))
-	for bound := range sum {
-		bounds = append(bounds, bound)
-	}
-	slices.Sort(bounds)
-	want, below, under := 0.95*float64(n), 0.0, uint64(0)
-	for _, bound := range bounds {
-		upTo := sum[bound] - min(sum[bound], l.counts[0][bound])
-		if float64(upTo) >= want {
-			seconds := below + (bound-below)*(want-float64(under))/float64(upTo-under)
-			return time.Duration(seconds * float64(time.Second))
+	var a *attempt
+	for _, r := range p.list {
+		if r.pace == nil || !r.isAbout(x.Host) {
+			continue
 		}
-		below, under = bound, upTo
+		if a == nil {
+			a = attempts.Get().(*attempt)
+		}
+		a.of = append(a.of, r.pace)
 	}
-	return math.MaxInt64 // longer than the last bound
+	if a == nil {
+		return nil
+	}
+	return a
+}
+
+func (a *attempt) Attempt(string) {
+	if !a.began.IsZero() {
+		return // it connects again
+	}
+	a.began = time.Now()
+	for _, p := range a.of {
+		p.begun.Add(1)
+	}
+}
+
+func (a *attempt) end(answered bool) {
+	if a.began.IsZero() {
+		return
+	}
+	took := time.Since(a.began)
+	a.began = time.Time{}
+	for _, p := range a.of {
+		p.took(took, answered)
+	}
+}
+
+func (a *attempt) Unreachable(error)          { a.end(false) }
+func (a *attempt) Failed(error)               { a.end(false) }
+func (a *attempt) Answered(int)               { a.end(true) }
+func (a *attempt) AppendHead(b []byte) []byte { return b }
+
+func (a *attempt) Ended(*edge.Outcome, bool) {
+	a.end(false)
+	clear(a.of)
+	a.of = a.of[:0]
+	attempts.Put(a)
+}
+
+// A sample is a pace at a moment.
+type sample struct{ begun, ended, answered, slow, warm uint64 }
+
+func (p *pace) sample() sample {
+	// The end of an attempt comes after its beginning, so it is read first
+	ended := p.ended.Load()
+	return sample{p.begun.Load(), ended, p.answered.Load(), p.slow.Load(), p.warm.Load()}
+}
+
+// history is a rule's pace, second by second, the oldest first.
+type history []sample
+
+// add takes in a second, and says how fast answers were since looked before: slow, if more than one
+// in twenty took longer than the bound or has been waited for that long.
+func (h *history) add(now sample, over time.Duration) (is level, share float64) {
+	waited := int((over + time.Second - 1) / time.Second)
+	*h = append(*h, now)
+	if most := max(int(looked/time.Second), waited) + 1; len(*h) > most {
+		*h = (*h)[1:]
+	}
+	last := len(*h) - 1
+	from := (*h)[max(0, last-int(looked/time.Second))]
+	answered, late, warm := now.answered-from.answered, now.slow-from.slow, now.warm-from.warm
+	// Of those that had begun so long ago, as many wait at least as have not ended
+	if last >= waited {
+		waits := (*h)[last-waited].begun
+		waits -= min(waits, now.ended)
+		answered, late, warm = answered+waits, late+waits, warm+waits
+	}
+	if answered < fewest {
+		return calm, 0
+	}
+	share = float64(late) / float64(answered)
+	switch {
+	case late*20 > answered:
+		return slow, share
+	case warm*20 > answered:
+		return near, share
+	}
+	return calm, share
 }
 
 // A watched rule is one with when.
 type watched struct {
 	trigger
-	latencies
+	history
 	end time.Time // of what was in force against everybody a second ago; zero: nothing was
 }
 
@@ -163,21 +263,21 @@ func (m *module) run(ctx context.Context) {
 // watch puts rules in force against everybody, and out again.
 func (p *points) watch(all map[string]*watched, now time.Time) {
 	for name := range all {
-		if r := p.rules[name]; r == nil || r.over != all[name].over {
+		if r := p.rules[name]; r == nil || r.over() != all[name].over {
 			delete(all, name) // what is in force ends with its lease
 		}
 	}
 	for _, r := range p.list {
-		if r.over == 0 {
+		if r.pace == nil {
 			continue
 		}
 		w := all[r.name]
 		if w == nil {
-			w = &watched{trigger: trigger{over: r.over}}
+			w = &watched{trigger: trigger{over: r.pace.over}}
 			all[r.name] = w
 		}
 		if live := p.setup.Rules().ByName(r.name); live != nil {
-			p.drive(w, live, now)
+			p.drive(w, live, r.pace.sample(), now)
 		}
 	}
 }
@@ -188,7 +288,7 @@ const lease = 30 * time.Second
 
 // drive takes a trigger a second on. What it puts in force is an order that this edge gives to
 // itself: of operators' own it leaves what there is.
-func (p *points) drive(w *watched, r *rules.Rule, now time.Time) {
+func (p *points) drive(w *watched, r *rules.Rule, pace sample, now time.Time) {
 	blocks := p.setup.Limiter.Blocks
 	k := mitigation.Key{Rule: r.Counter.ID, Source: rules.Everybody}
 	bit, in := blocks.Get(k, now)
@@ -199,8 +299,8 @@ func (p *points) drive(w *watched, r *rules.Rule, now time.Time) {
 		p.happened(r, slog.LevelInfo, "an operator has ended the challenge of everybody, which comes back once the origin was calm", now)
 		was = false
 	}
-	latency := w.add(originsOf(p.setup.Origins(), r.Config.Match.Hosts))
-	w.step(latency, now)
+	is, late := w.add(pace, w.over)
+	w.step(is, now)
 	reason := fmt.Sprintf("origin_latency_p95 over %s", rules.Duration(w.over))
 	switch {
 	case w.on && (!in || mine && bit.End.Sub(now) < lease/2):
@@ -212,30 +312,15 @@ func (p *points) drive(w *watched, r *rules.Rule, now time.Time) {
 	w.end = blocks.Until(k, now)
 	switch {
 	case w.on && !was:
-		p.happened(r, slog.LevelWarn, fmt.Sprintf("challenges everybody: origin_latency_p95 is %v, over %s",
-			latency.Round(time.Millisecond), rules.Duration(w.over)), now)
+		p.happened(r, slog.LevelWarn, fmt.Sprintf("challenges everybody: origin_latency_p95 is over %s, which %.0f %% of answers took",
+			rules.Duration(w.over), 100*late), now)
 	case was && !w.on:
 		p.happened(r, slog.LevelInfo, "challenges those over its limit again, and nobody else: origin_latency_p95 is under "+
-			rules.Duration(calmShare*float64(w.over)).String(), now)
+			rules.Duration(calmOf(w.over)).String(), now)
 	}
 }
 
 func (p *points) happened(r *rules.Rule, level slog.Level, text string, now time.Time) {
 	p.setup.Events.Add(events.Event{Time: now, Kind: events.Warning, Level: level, Rule: r.Config.Name,
 		Text: text})
-}
-
-// originsOf are the origins of hosts; all, where a pattern may be about any.
-func originsOf(of *upstream.Origins, hosts []string) (list []*upstream.Origin) {
-	if len(hosts) == 0 || slices.ContainsFunc(hosts,
-		func(host string) bool { return strings.Contains(host, "*") }) {
-		return of.All
-	}
-	for _, host := range hosts {
-		if g := of.Of([]byte(host)); g != nil {
-			list = append(list, g.Servers...)
-		}
-	}
-	slices.SortFunc(list, func(a, b *upstream.Origin) int { return strings.Compare(a.Name, b.Name) })
-	return slices.Compact(list)
 }

@@ -1,15 +1,17 @@
 package challenge
 
 import (
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"time"
 
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/edgetest"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
-	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -18,6 +20,17 @@ type row struct {
 	latency time.Duration
 	lasts   time.Duration
 	want    bool
+}
+
+// levelOf is how fast an origin is under a bound of 800 ms; less than 0: nobody knows.
+func levelOf(latency time.Duration) level {
+	switch {
+	case latency > 800*time.Millisecond:
+		return slow
+	case latency > calmOf(800*time.Millisecond):
+		return near
+	}
+	return calm
 }
 
 func TestTrigger(t *testing.T) {
@@ -37,7 +50,7 @@ func TestTrigger(t *testing.T) {
 		tr, now := trigger{over: 800 * time.Millisecond}, noon
 		for i, r := range rows {
 			for end := now.Add(r.lasts); now.Before(end); now = now.Add(time.Second) {
-				tr.step(r.latency, now)
+				tr.step(levelOf(r.latency), now)
 			}
 			if tr.on != r.want {
 				t.Errorf("%s, row %d: %t, want %t", name, i, tr.on, r.want)
@@ -54,7 +67,7 @@ func TestTriggerDoesNotFlap(t *testing.T) {
 		tr := trigger{over: 800 * time.Millisecond}
 		for at := time.Duration(0); at < 6*time.Hour; at += time.Second {
 			was := tr.on
-			if tr.step(latency(was), noon.Add(at)); tr.on && !was {
+			if tr.step(levelOf(latency(was)), noon.Add(at)); tr.on && !was {
 				n++
 			}
 			if tr.on {
@@ -98,18 +111,18 @@ func TestWhenIsAnOrderOfTheEdge(t *testing.T) {
 	defaults := c.RuleDefaults()
 	set, err := rules.New(c.Rules, defaults, func(string) *rules.Tally { return rules.NewTally() })
 	must(err)
-	origins, err := upstream.New(c.Origins, nil, nil)
-	must(err)
 	p, err := of.under(c)
 	must(err)
 	blocks := mitigation.New(100, func() {})
 	p.setup = &edge.Setup{Limiter: &limiter.Limiter{Blocks: blocks},
-		Rules: func() *rules.Set { return set }, Origins: func() *upstream.Origins { return origins }}
-	all, now := make(map[string]*watched), noon
-	pass := func(lasts, latency time.Duration) {
+		Rules: func() *rules.Set { return set }}
+	all, now, pace := make(map[string]*watched), noon, p.list[0].pace
+	pass := func(lasts, latency time.Duration) { // less than 0: no answer comes
 		for end := now.Add(lasts); now.Before(end); now = now.Add(time.Second) {
 			for range 10 {
-				origins.All[0].Seconds.Observe(int64(latency))
+				if pace.begun.Add(1); latency >= 0 {
+					pace.took(latency, true)
+				}
 			}
 			p.watch(all, now)
 		}
@@ -124,6 +137,8 @@ func TestWhenIsAnOrderOfTheEdge(t *testing.T) {
 	}
 	pass(time.Minute, 100*time.Millisecond)
 	want("fast", "")
+	pass(time.Minute, 600*time.Millisecond)
+	want("under the bound", "")
 	pass(20*time.Second, 2*time.Second)
 	want("slow", whenName)
 	pass(10*time.Minute, 2*time.Second)
@@ -144,4 +159,72 @@ func TestWhenIsAnOrderOfTheEdge(t *testing.T) {
 	pass(2*time.Minute, 100*time.Millisecond)
 	pass(20*time.Second, 2*time.Second)
 	want("after a calm", whenName)
+	// An origin that answers nobody is slow, for as long as it does
+	pass(10*time.Minute, 100*time.Millisecond)
+	want("fast for long", "")
+	pass(10*time.Second, -1)
+	want("silent", whenName)
+	pass(10*time.Minute, -1)
+	want("silent for long", whenName)
+	for pace.ended.Load() < pace.begun.Load() { // they are given up
+		pace.took(time.Minute, false)
+	}
+	pass(10*time.Minute, 100*time.Millisecond)
+	want("fast after that", "")
+	for range 100 { // who leaves at once says nothing
+		pace.begun.Add(1)
+		pace.took(time.Millisecond, false)
+	}
+	if n := pace.sample(); n.begun != n.ended || n.answered != n.ended-100 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// An attempt at an origin is timed for the rules about its host, unless the request has a body: with
+// a slow one a client could have everybody challenged.
+func TestAttemptsAreTimed(t *testing.T) {
+	whole := make(chan bool)
+	origin := edgetest.NetOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			_, err := io.Copy(io.Discard, r.Body)
+			whole <- err == nil
+		}
+	})
+	use := edge.Modules{Module([][16]byte{{1}}), WhenModule()}
+	c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte(
+		"origins: [{servers: [\""+origin+"\"]}]\nrules:\n"+
+			"- {name: all, key: path, limit: 100, action: challenge, when: {origin_latency_p95: 800ms}}\n"+
+			"- {name: one, match: {hosts: [a.example]}, key: path, limit: 100, action: challenge, when: {origin_latency_p95: 1s}}\n"))
+	edgetest.Must(t, err)
+	m := &module{keys: keys, counts: make(map[string]*counts)}
+	p, err := m.under(c)
+	edgetest.Must(t, err)
+	use = append(use, edge.Module{Name: "test", Prepare: func(*edge.Setup) (edge.Points, error) {
+		return edge.Points{Observers: []edge.Observer{{Watch: p.observe}}}, nil
+	}})
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(use...)))
+	want := func(name string, all, one uint64) {
+		t.Helper()
+		e.Rest() // all requests are over
+		for i, n := range []uint64{all, one} {
+			if s := p.list[i].pace.sample(); s.begun != n || s.ended != n || s.answered != n {
+				t.Errorf("%s: rule %s has %+v, want %d of each", name, p.list[i].name, s, n)
+			}
+		}
+	}
+	talk := e.Talk()
+	defer talk.Close()
+	talk.Say("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	want("a request", 1, 1)
+	talk.Say("GET / HTTP/1.1\r\nHost: b.example\r\n\r\n")
+	want("of another host", 2, 1)
+	_, err = io.WriteString(talk, "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\nab")
+	edgetest.Must(t, err)
+	_, err = io.WriteString(talk, "c")
+	edgetest.Must(t, err)
+	if !<-whole {
+		t.Error("the origin did not get the body")
+	}
+	talk.Hear(http.MethodPost)
+	want("a body", 2, 1)
 }
