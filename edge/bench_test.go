@@ -19,8 +19,9 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
-	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
+	"sluice/edge/modules/geo"
+	"sluice/edge/modules/geo/geotest"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -124,7 +125,7 @@ func BenchmarkHandle(b *testing.B) {
 	} {
 		for _, size := range []struct{ Connections, Sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.Connections, size.Sources), func(b *testing.B) {
-				use := edge.Modules{tracing.Module("")}
+				use := edge.Modules{tracing.Module(""), geo.Module(nil)}
 				c, err := (config.Parser{Modules: use.Config()}).Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml))
 				edgetest.Must(b, err)
 				s := edgetest.NewServer(b, c, edgetest.Using(use...), func(o *edge.Options) {

@@ -46,7 +46,6 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/front"
-	"sluice/edge/geo"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
@@ -78,9 +77,6 @@ type Options struct {
 	Use   Modules // the features that the edge has beside
 	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
 	Lists *lists.Store
-	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never
-	// again.
-	Geo *geo.Store
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -109,7 +105,6 @@ type Server struct {
 	warn       func(message string, args ...any)
 
 	lists *lists.Store
-	geo   *geo.Store
 	wall  *wall.Wall
 
 	*control.Admin // what operators see and say
@@ -160,13 +155,10 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		events:   o.Events,
 		heaviest: newHeaviest(),
-		warn:     o.Warn, use: o.Use, lists: o.Lists, geo: o.Geo,
+		warn:     o.Warn, use: o.Use, lists: o.Lists,
 	}
 	if s.lists == nil {
 		s.lists = new(lists.Store)
-	}
-	if s.geo == nil {
-		s.geo = new(geo.Store)
 	}
 	if s.limiter.InFlight == nil {
 		s.limiter.InFlight = inflight.New(inflight.Options{})

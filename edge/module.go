@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 
 	"sluice/edge/bearer"
 	"sluice/edge/config"
@@ -44,7 +45,11 @@ type Module struct {
 	Run func(ctx context.Context)
 	// Serve makes what answers at the listener of Config.Service. It is called if there is one,
 	// after Prepare.
-	Serve   func(Calls) Service
+	Serve func(Calls) Service
+	// Reload reads files of the module's again that may have changed. A reload calls it, at most
+	// once at a time and until ctx is done, before c comes into force; nil: c is wrong. It may take
+	// its time, and what it returns is called when c is in force, or cannot be.
+	Reload  func(ctx context.Context, c *config.Config) (done func())
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
@@ -194,8 +199,11 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 			continue
 		}
 		p, err := m.Prepare(setup)
+		if err != nil && !strings.HasPrefix(err.Error(), m.Name+".") { // it names no setting
+			err = fmt.Errorf("%s: %w", m.Name, err)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.Name, err)
+			return err
 		}
 		gates = append(gates, p.Gates...)
 		to.facts = append(to.facts, p.Facts...)
@@ -263,6 +271,21 @@ func (all Modules) Try(c *config.Config) (wrong []error) {
 		}
 	}
 	return wrong
+}
+
+// Reload has modules read their files again.
+func (all Modules) Reload(ctx context.Context, c *config.Config) (done func()) {
+	var dones []func()
+	for _, m := range all {
+		if m.Reload != nil {
+			dones = append(dones, m.Reload(ctx, c))
+		}
+	}
+	return func() {
+		for _, done := range dones {
+			done()
+		}
+	}
 }
 
 // State adds what operators should know of modules.

@@ -42,9 +42,7 @@ type Outcome struct {
 	KeyOf    string // what the key is of
 	KeyStart []byte // its first characters, where a rule shows them
 
-	Facts   *key.View // those that rules have asked for (View.Found)
-	Country [2]byte   // that a rule has found the client in; zero: none
-	ASN     uint32    // of the client, in the same way
+	Facts *key.View // those that rules have asked for (View.Found)
 }
 
 // tell tells observers what became of the request, whose answer is made.
@@ -100,7 +98,6 @@ func (x *Exchange) became() *Outcome {
 				k.Start.AppendText(x.keyStart[:0])
 		}
 	}
-	o.Country, o.ASN = x.decision.Located()
 	o.Facts = x.decision.Known()
 	return o
 }

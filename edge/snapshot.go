@@ -12,7 +12,6 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
-	"sluice/edge/geo"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/pages"
@@ -34,8 +33,6 @@ type snapshot struct {
 	config        *config.Config
 	rules         *rules.Set
 	sources       *address.Sources
-	geo           address.Geo    // finds where clients are
-	useGeo        func()         // has its databases kept, and no others
 	useLists      func()         // has those of the snapshot kept, and no others
 	deny, allow   *address.Group // nil: nobody
 	origins       *upstream.Origins
@@ -75,7 +72,7 @@ type snapshot struct {
 func (s *Server) view() control.View {
 	snap := s.snap.Load()
 	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny,
-		Allow: snap.allow, Geo: snap.geo, Plans: snap.plans, PlansConfig: snap.config.Plans}
+		Allow: snap.allow, Facts: snap.facts, Plans: snap.plans, PlansConfig: snap.config.Plans}
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every
@@ -143,16 +140,12 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err != nil {
 		return nil, err
 	}
-	located, useGeo, err := s.geo.Prepare(geo.Config(c.Geo))
-	if err != nil {
-		return nil, err
-	}
 	now := &snapshot{generation: 1, config: c, tries: tries, since: time.Now()}
 	if err := s.prepare(c, now); err != nil {
 		return nil, err
 	}
 	defaults := c.RuleDefaults()
-	defaults.Lists, defaults.Geo, defaults.Facts = named, located, now.facts
+	defaults.Lists, defaults.Facts = named, now.facts
 	set, err := rules.New(c.Rules, defaults, s.stats.tally)
 	if err != nil {
 		return nil, err
@@ -161,11 +154,11 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 		return nil, err
 	}
 	now.rules, now.hash = set, config.Hash(set.Configs())
-	now.sources, now.geo = address.NewSources(c.Source), located
-	now.useLists, now.useGeo = useLists, useGeo
-	now.deny = address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located)
-	now.allow = address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces,
-		located)
+	now.sources, now.useLists = address.NewSources(c.Source), useLists
+	now.deny = address.NewGroup(c.Deny, address.Named(named, c.DenyLists),
+		key.Marked(now.facts, c.DenyMarked))
+	now.allow = address.NewGroup(c.Allow, address.Named(named, c.AllowLists),
+		key.Marked(now.facts, c.AllowMarked))
 	now.verdictHeader, now.hsts, now.pages = c.VerdictHeader, c.HSTS.Value(), pages.New(c.Pages)
 	now.refusals, now.tags = refusals(set), set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
@@ -242,7 +235,6 @@ func (s *Server) putInForce(now *snapshot) {
 	}
 	s.samplePeaks(now.rules)
 	now.useLists()
-	now.useGeo()
 	for _, tell := range now.inForce {
 		tell()
 	}

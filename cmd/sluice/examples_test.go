@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/grpc/credentials/insecure"
 
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // The examples are whole files: sluice check has nothing against them, and an edge with each admits the request that it is about, under the

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // A database is replaced while requests come: what is good is in force once it is read, by itself or at a reload, and what

@@ -23,7 +23,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo/geotest"
 	"sluice/mitigation"
 )
 

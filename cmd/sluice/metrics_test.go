@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"sluice/edge/changes/etcd/etcdtest"
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // A family is the metrics of one name, as a scrape shows them.

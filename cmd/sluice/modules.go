@@ -10,6 +10,7 @@ import (
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/geo"
 	"sluice/edge/modules/importer"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
@@ -29,6 +30,7 @@ import (
 // passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
+		geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), importer.Module()}

@@ -22,7 +22,7 @@ import (
 
 	"sluice/cmd/internal/labtest"
 	"sluice/edge/changes/etcd/etcdtest"
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // query is an expression, and where it stands.

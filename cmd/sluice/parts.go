@@ -27,7 +27,6 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/geo"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
 	"sluice/edge/metric"
@@ -63,7 +62,6 @@ type daemon struct {
 	modules edge.Modules  // makeEdge
 	keeper  *plans.Loader // nil: no client is on a plan
 	lists   *lists.Store
-	geo     *geo.Store
 	server  *edge.Server
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
@@ -155,8 +153,8 @@ func (d *daemon) makeEdge() (err error) {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
 	d.modules = modules(d.proof, d.passes())
-	d.lists, d.geo = listBook(c, d.happened), new(geo.Store)
-	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
+	d.lists = listBook(c, d.happened)
+	d.server, err = edge.New(edge.Options{Lists: d.lists,
 		Events: d.happened, Name: tier.EdgeName(c),
 		Via:    viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
@@ -273,10 +271,9 @@ func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log,
 		events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, lists: d.lists,
+		peers: d.shared.TurnPeers, modules: d.modules, lists: d.lists,
 		about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(),
 			Started: time.Now()}}
-	d.reload.files = append(d.reload.files, databaseFiles(d.geo, happened))
 	d.reload.files = append(d.reload.files, d.tokens...)
 	for _, certificates := range d.certificates {
 		d.reload.files = append(d.reload.files, &files{happened: happened,
@@ -364,7 +361,7 @@ func (d *daemon) handover() *upgrade.Handover {
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
 	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect),
-		metric.Collector(d.geo.Collect), certificateMetrics(d.certificates),
+		certificateMetrics(d.certificates),
 		metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -3,7 +3,6 @@ package main
 import (
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/events"
-	"sluice/edge/geo"
 	"sluice/edge/metric"
 	"sluice/pop/secret"
 )
@@ -125,16 +123,4 @@ func (f *secretFile) collect(to metric.Sink) {
 		to.Gauge(n, "sluice_pop_secret_waiting",
 			"Whether what is in pop.secret_file is not in force: it has changed since this process started, or it is wrong.", "why", why)
 	}
-}
-
-// databaseFiles are those of countries and autonomous systems.
-func databaseFiles(databases *geo.Store, happened *events.Log) *files {
-	f := &files{happened: happened, kind: events.Geo,
-		wrong: "a database is wrong: the last good one stays in use"}
-	f.refresh = func() (bool, error) {
-		changed, err := databases.Refresh()
-		f.again = "read again: " + strings.Join(changed, "; ")
-		return len(changed) > 0, err
-	}
-	return f
 }

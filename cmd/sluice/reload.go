@@ -43,8 +43,9 @@ type reloader struct {
 	store   *tier.RuleStore
 	name    string               // of this edge
 	peers   func(*config.Config) // puts pop.peers_mode in force
-	lists   *lists.Store         // named lists
-	files   []*files             // that have changed, maybe, while the configuration stays
+	modules edge.Modules
+	lists   *lists.Store // named lists
+	files   []*files     // that have changed, maybe, while the configuration stays
 
 	reloading sync.Mutex // one reload at a time; mu is locked after it
 
@@ -77,6 +78,7 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 		r.last = files.Text() + keys
 		r.mu.Unlock()
 	}
+	defer r.modules.Reload(ctx, c)() // it may take its time: changes of operators go on
 	if err == nil {
 		defer r.lists.Fetch(ctx, c.Lists)() // a URL may take its time: changes of operators go on
 		if ctx.Err() != nil {

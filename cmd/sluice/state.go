@@ -48,10 +48,6 @@ func (d *daemon) state() control.State {
 				Since: l.FailingSince, Error: l.Error})
 		}
 	}
-	for _, f := range d.geo.Failing() {
-		s.Unread = append(s.Unread, control.Unread{Field: "geo." + f.Of, From: f.File,
-			Since: f.Since, Error: f.Error})
-	}
 	d.modules.State(&s)
 	return s
 }

@@ -20,8 +20,8 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
-	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // A claim is one thing that wants a say in the answer to a request: a setting, a rule, an

@@ -5,16 +5,11 @@ import (
 	"testing"
 )
 
-// Of a prefix of several addresses nobody knows whether all, or any, are in a country: it may be, and is not known to be.
+// Of a prefix of several addresses nobody knows whether all, or any, have what is known of single ones: they may, and are not known to.
 func TestGroupOfPlaces(t *testing.T) {
-	geo := Geo{Country: func(a netip.Addr) Country {
-		if a == netip.MustParseAddr("192.0.2.1") {
-			return Country{'D', 'E'}
-		}
-		return Country{}
-	}}
-	places := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, Places{Countries: []Country{{'D', 'E'}}}, geo)
-	prefixes := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, Places{}, geo)
+	known := []func(netip.Addr) bool{func(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.1") }}
+	places := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, known)
+	prefixes := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, nil)
 	for _, test := range []struct {
 		group            *Group
 		prefix           string
@@ -42,7 +37,7 @@ func TestGroupOfPlaces(t *testing.T) {
 			t.Errorf("%s: %d bits, want %d", test.prefix, bits, test.bits)
 		}
 	}
-	if NewGroup(nil, nil, Places{}, geo) != nil {
+	if NewGroup(nil, nil, nil) != nil {
 		t.Error("a group of nobody")
 	}
 }

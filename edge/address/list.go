@@ -40,30 +40,37 @@ func Named(named map[string]*List, names []string) (found []*List) {
 	return found
 }
 
-// A Group is some prefixes, named lists and places together. A nil Group has no address.
+// A Group is some prefixes, named lists, and addresses of which something else is known, together.
+// A nil Group has no address.
 type Group struct {
 	prefixes *bart.Lite
 	lists    []*List
-	places   Places
-	geo      Geo // finds where an address is
+	known    []func(netip.Addr) bool
 }
 
 // NewGroup returns nil where there is nothing to be in.
-func NewGroup(prefixes []netip.Prefix, lists []*List, places Places, geo Geo) *Group {
-	if len(prefixes)+len(lists) == 0 && !places.Is() {
+func NewGroup(prefixes []netip.Prefix, lists []*List, known []func(netip.Addr) bool) *Group {
+	if len(prefixes)+len(lists)+len(known) == 0 {
 		return nil
 	}
-	return &Group{NewPrefixes(prefixes), lists, places, geo}
+	return &Group{NewPrefixes(prefixes), lists, known}
 }
 
 // Has reports whether an address, as a plain one, is in it.
 func (g *Group) Has(addr netip.Addr) bool {
-	return g != nil && (IsIn(g.prefixes, addr) || InAny(g.lists, addr) ||
-		g.places.has(&g.geo, addr))
+	if g == nil || IsIn(g.prefixes, addr) || InAny(g.lists, addr) {
+		return g != nil
+	}
+	for _, is := range g.known {
+		if is(addr) {
+			return true
+		}
+	}
+	return false
 }
 
-// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Which
-// places a prefix of several addresses is in is not known.
+// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Of a
+// prefix of several addresses only prefixes are known.
 func (g *Group) Covers(p netip.Prefix) bool {
 	if p.IsSingleIP() {
 		return g.Has(p.Addr())
@@ -73,10 +80,11 @@ func (g *Group) Covers(p netip.Prefix) bool {
 
 func (g *Group) Overlaps(p netip.Prefix) bool {
 	return g.any(func(t *bart.Lite) bool { return t.OverlapsPrefix(p) }) ||
-		g != nil && g.places.Is() && (!p.IsSingleIP() || g.Has(p.Addr()))
+		g != nil && len(g.known) > 0 && (!p.IsSingleIP() || g.Has(p.Addr()))
 }
 
-// Bits is the length of the longest prefix in it that covers p: of a place 0, and -1 if none does.
+// Bits is the length of the longest prefix in it that covers p: 0 of what is known otherwise, and -1
+// if none does.
 func (g *Group) Bits(p netip.Prefix) int {
 	if !g.Covers(p) {
 		return -1

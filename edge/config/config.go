@@ -45,13 +45,12 @@ type Config struct {
 	Counters       int // how many counters the table holds
 	Source         address.Config
 	Lists          []lists.Config
-	Geo            Geo
 	Deny, Allow    []netip.Prefix
 	DenyLists      []string // names of lists that Deny, or Allow, has as well
 	AllowLists     []string
-	// Countries and autonomous systems that Deny, or Allow, has as well
-	DenyPlaces  address.Places
-	AllowPlaces address.Places
+	// Values of facts that Deny, or Allow, has as well, each behind its mark
+	DenyMarked  []string
+	AllowMarked []string
 	Limits      front.Limits
 	HTTP2       HTTP2
 	Origins     []upstream.Config
@@ -144,9 +143,6 @@ type Etcd struct {
 	KeyFile      string
 }
 
-// Geo names the files of databases that say where addresses are; "": none.
-type Geo struct{ Country, ASN string }
-
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
@@ -166,15 +162,15 @@ func Default() *Config {
 	}
 }
 
-// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and no
-// address is anywhere.
+// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and its
+// facts are those that may be asked for, without what finds them out.
 func (c *Config) RuleDefaults() rules.Defaults {
 	named := make(map[string]*address.List, len(c.Lists))
 	for i := range c.Lists {
 		named[c.Lists[i].Name] = new(address.List)
 	}
 	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named,
-		Geo: geoOf(&c.Geo), Facts: facts(c.Modules), Actions: actions(c.Modules)}
+		Facts: c.facts(), Actions: actions(c.Modules)}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.

@@ -27,9 +27,6 @@ type Parser struct {
 	// Nodes returns what is wrong with a list of memcached nodes, of which all but the last have
 	// passed; nil takes any.
 	Nodes func(names []string) error
-	// Geo returns what is wrong with a file for countries, or for autonomous systems; nil takes
-	// any.
-	Geo func(of, file string) error
 	// Env looks up what ${NAME} stands for; nil: nothing is set.
 	Env func(name string) (value string, set bool)
 	// Missing is what the program was built without, by the setting that needs it. Such a setting
@@ -60,7 +57,7 @@ func (p Parser) Default() *Config {
 // wrong with them, one line each in the form file:line:column: what is wrong, and the remedy.
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
-	c, r := p.Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
+	c, r := p.Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes,
 		missing: p.Missing, modules: p.Modules, others: p.Others}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
@@ -106,9 +103,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"source": func(n ast.Node) { r.source(n, &c.Source) },
 		"lists":  r.lists(&c.Lists),
-		"geo":    func(n ast.Node) { r.geo(n, &c.Geo) },
-		"deny":   r.group("deny", &c.Deny, &c.DenyLists, &c.DenyPlaces),
-		"allow":  r.group("allow", &c.Allow, &c.AllowLists, &c.AllowPlaces),
+		"deny":   r.group("deny", &c.Deny, &c.DenyLists, &c.DenyMarked),
+		"allow":  r.group("allow", &c.Allow, &c.AllowLists, &c.AllowMarked),
 		"limits": func(n ast.Node) { r.limits(n, &c.Limits) },
 		"http2": func(n ast.Node) {
 			r.mapping(n, "http2", fields{
@@ -159,7 +155,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}
 	}
-	r.findDatabases(&c.Geo)
+	r.findFacts(c)
 	r.findLists(c.Lists) // lists may come after what speaks of them
 	if r.claim != nil && !c.JWT.Is() {
 		r.fail(r.claim,
@@ -177,8 +173,6 @@ type option struct {
 func (c *Config) optional() []option {
 	return []option{
 		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
-		{"geo.country", c.Geo.Country != ""},
-		{"geo.asn", c.Geo.ASN != ""},
 		{"listen.redirect", slices.ContainsFunc(c.Listen,
 			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},

@@ -12,16 +12,11 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/lists"
-	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 )
 
-// What begins with these is no prefix, among prefixes.
-const (
-	listMark    = "list:"
-	countryMark = "country:"
-	asnMark     = "asn:"
-)
+// listMark begins the name of a list, among prefixes.
+const listMark = "list:"
 
 // listed is where a list is spoken of.
 type listed struct {
@@ -97,21 +92,19 @@ func checkListURL(text string) error {
 	return nil
 }
 
-// group reads prefixes, and behind their marks names of lists, countries and autonomous systems.
-func (r *reader) group(what string, prefixes *[]netip.Prefix, names *[]string,
-	places *address.Places) func(ast.Node) {
+// group reads prefixes, and behind their marks names of lists and values of facts.
+func (r *reader) group(what string, prefixes *[]netip.Prefix,
+	names, marked *[]string) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
 		if name, is := strings.CutPrefix(text, listMark); is {
 			r.listName(n, what, name, names)
 			return
 		}
-		if country, is := strings.CutPrefix(text, countryMark); is {
-			readPlace(r, n, what, country, key.Country, address.ParseCountry, &places.Countries)
-			return
-		}
-		if number, is := strings.CutPrefix(text, asnMark); is {
-			readPlace(r, n, what, number, key.ASN, address.ParseASN, &places.ASNs)
-			return
+		for _, f := range facts(r.modules) {
+			if value, is := strings.CutPrefix(text, f.Mark); is && f.Mark != "" {
+				r.factValue(n, what, f, f.Mark, value, marked)
+				return
+			}
 		}
 		p, err := address.ParsePrefix(text)
 		if err != nil {
@@ -172,8 +165,8 @@ func shownLists(all []lists.Config) []any {
 	return list
 }
 
-// shownGroup are prefixes, names of lists and places as a file has them.
-func shownGroup(prefixes []netip.Prefix, names []string, places address.Places) []string {
+// shownGroup are prefixes, names of lists and values of facts as a file has them.
+func shownGroup(prefixes []netip.Prefix, names, marked []string) []string {
 	list := []string{}
 	for _, p := range prefixes {
 		list = append(list, p.String())
@@ -181,11 +174,5 @@ func shownGroup(prefixes []netip.Prefix, names []string, places address.Places) 
 	for _, name := range names {
 		list = append(list, listMark+name)
 	}
-	for _, country := range places.Countries {
-		list = append(list, countryMark+country.String())
-	}
-	for _, number := range places.ASNs {
-		list = append(list, fmt.Sprint(asnMark, number))
-	}
-	return list
+	return append(list, marked...)
 }

@@ -9,8 +9,6 @@ import (
 func TestMissing(t *testing.T) {
 	texts := map[string]string{
 		"etcd.endpoints":  "etcd: {endpoints: ['http://127.0.0.1:2379']}",
-		"geo.country":     "geo: {country: c}",
-		"geo.asn":         "geo: {asn: a}",
 		"listen.redirect": "listen: {address: ':80', redirect: 443}",
 		"plans.store":     "plans: {key: 'header:X-Key', store: 'sqlite:/plans'}",
 	}
@@ -38,7 +36,7 @@ func TestMissing(t *testing.T) {
 	if _, err := p.Parse("f.yaml", []byte("extra: {file: none, names: [], other: 1}")); err != nil {
 		t.Error(err)
 	}
-	none := strings.Join([]string{"etcd: {endpoints: []}", "geo: {country: none, asn: none}", "plans: {store: none}"}, "\n")
+	none := strings.Join([]string{"etcd: {endpoints: []}", "plans: {store: none}"}, "\n")
 	if _, err := (Parser{Missing: all}).Parse("f.yaml", []byte(none)); err != nil {
 		t.Error(err)
 	}

@@ -47,6 +47,9 @@ type Module struct {
 	Rule    func() any
 	Actions []rules.OwnAction
 	Facts   []*key.Fact
+	// Lacks says why no request can have a value of one of Facts under a configuration, or, of "",
+	// any; nil: each can be there.
+	Lacks func(c *Config, fact, value string) error
 	// Certifies reports that the module gets the certificates of listeners that have none of their
 	// own; nil: it never does.
 	Certifies func(*Config) bool
@@ -64,6 +67,52 @@ func facts(modules []Module) (list []*key.Fact) {
 		list = append(list, m.Facts...)
 	}
 	return list
+}
+
+// facts are those of all modules, under the configuration.
+func (c *Config) facts() (list []*key.Fact) {
+	for _, m := range c.Modules {
+		for _, f := range m.Facts {
+			if m.Lacks != nil {
+				of := *f
+				of.Lacks = func(value string) error { return m.Lacks(c, of.Name, value) }
+				f = &of
+			}
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// An asked fact is where one is spoken of.
+type asked struct {
+	node              ast.Node
+	what, name, value string
+}
+
+// findFacts returns what is spoken of and cannot be there. Sections of modules may come after that.
+func (r *reader) findFacts(c *Config) {
+	facts := c.facts()
+	for _, a := range r.asked {
+		of := facts[slices.IndexFunc(facts, func(f *key.Fact) bool { return f.Name == a.name })]
+		if err := of.Check(a.value); err != nil {
+			r.fail(a.node, "%s: %v", a.what, err)
+		}
+	}
+}
+
+// factValue reads a value of a fact, behind what is before it in the list; each is there once.
+func (r *reader) factValue(n ast.Node, what string, f *key.Fact, before, text string, to *[]string) {
+	values, err := f.Values([]string{text})
+	switch {
+	case err != nil:
+		r.fail(n, "%s: %v", what, err)
+	case slices.Contains(*to, before+values[0]):
+		r.fail(n, "%s: %s is there twice: remove one", what, values[0])
+	default:
+		r.asked = append(r.asked, asked{n, what, f.Name, values[0]})
+		*to = append(*to, before+values[0])
+	}
 }
 
 func actions(modules []Module) (list []rules.OwnAction) {

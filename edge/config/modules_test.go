@@ -10,6 +10,7 @@ import (
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
 	"sluice/edge/modules/maintenance"
@@ -24,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		acme.Module(nil), accesslog.Module(), tracing.Module(""),
+		acme.Module(nil), geo.Module(nil), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module()}.Config())
 	os.Exit(m.Run())
 }

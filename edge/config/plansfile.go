@@ -23,13 +23,13 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 			if text == "none" {
 				return
 			}
-			if _, err := rules.ParsePlanKey(text); err != nil {
+			if _, err := rules.ParsePlanKey(text, facts(r.modules)...); err != nil {
 				r.fail(n, "plans.key: %v", err)
 			}
 			p.Key = text
 		}),
 		"also": r.texts("plans.also", func(n ast.Node, text string) {
-			_, err := rules.ParsePlanKey(text)
+			_, err := rules.ParsePlanKey(text, facts(r.modules)...)
 			switch {
 			case err != nil:
 				r.fail(n, "plans.also: %v", err)

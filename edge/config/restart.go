@@ -13,9 +13,8 @@ func Running(before, now *Config) *Config {
 	c := *before
 	c.HSTS = now.HSTS
 	c.Source, c.Deny, c.Allow, c.JWT = now.Source, now.Deny, now.Allow, now.JWT
-	c.Geo = now.Geo
 	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
-	c.DenyPlaces, c.AllowPlaces = now.DenyPlaces, now.AllowPlaces
+	c.DenyMarked, c.AllowMarked = now.DenyMarked, now.AllowMarked
 	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
 	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath,
 		now.VerdictHeader, now.Pages
@@ -37,7 +36,7 @@ func (c *Config) Reloads(field string) bool {
 	switch field {
 	case "plans.store", "plans.refresh":
 		return false
-	case "shed", "check_path", "verdict_header", "lists", "geo", "deny", "allow", "origins",
+	case "shed", "check_path", "verdict_header", "lists", "deny", "allow", "origins",
 		"pop.memcached", "pop.peers_mode":
 		return true
 	}
@@ -48,7 +47,7 @@ func (c *Config) Reloads(field string) bool {
 		}
 	}
 	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
-		top == "pages" || top == "lists" || top == "geo"
+		top == "pages" || top == "lists"
 }
 
 // Wait is a setting whose value in the file differs from the running one, until the edge starts

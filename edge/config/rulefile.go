@@ -343,14 +343,12 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 			}
 			m.Methods = append(m.Methods, text)
 		}),
-		"sources":   listOf(r, what+".sources", address.ParsePrefix, &m.Sources),
-		"lists":     r.listNames(what+".lists", &m.Lists),
-		"countries": r.countries(what+".countries", &m.Countries),
-		"asns":      r.systems(what+".asns", &m.ASNs),
-		"headers":   r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader),
-		"query":     r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery),
-		"cookies":   r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie),
-		"plans":     r.planNames(what+".plans", &m.Plans),
+		"sources": listOf(r, what+".sources", address.ParsePrefix, &m.Sources),
+		"lists":   r.listNames(what+".lists", &m.Lists),
+		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader),
+		"query":   r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery),
+		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie),
+		"plans":   r.planNames(what+".plans", &m.Plans),
 	})
 }
 
@@ -361,14 +359,12 @@ func (r *reader) factFields(what string, m *match.Config, to fields) fields {
 			continue
 		}
 		to[f.Match] = r.texts(what+"."+f.Match, func(n ast.Node, text string) {
-			if _, err := f.Values([]string{text}); err != nil {
-				r.fail(n, "%s.%s: %v", what, f.Match, err)
-				return
-			}
 			if m.Facts == nil {
-				m.Facts = make(map[string][]string)
+				m.Facts = make(map[string]match.Values)
 			}
-			m.Facts[f.Match] = append(m.Facts[f.Match], text)
+			values := match.Values{Texts: m.Facts[f.Match].Texts, Numbers: f.Numbers}
+			r.factValue(n, what+"."+f.Match, f, "", text, &values.Texts)
+			m.Facts[f.Match] = values
 		})
 	}
 	return to
@@ -440,7 +436,9 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
 			r.claim = n
 		}
-		r.located = append(r.located, located{n, "key", part.Kind})
+		if f := part.Fact(); f != nil {
+			r.asked = append(r.asked, asked{n, "key", f.Name, ""})
+		}
 		*to = append(*to, text)
 	}
 	return func(n ast.Node) {

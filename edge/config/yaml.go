@@ -21,16 +21,15 @@ import (
 type reader struct {
 	tree    *compose.Tree
 	errs    []error
-	nodes   func(names []string) error  // Parser.Nodes
-	planned []ast.Node                  // where rules speak of plans, or begin
-	claim   ast.Node                    // the first key that is made of a token's claim
-	geoFile func(of, file string) error // Parser.Geo
-	missing map[string]string           // Parser.Missing
-	modules []Module                    // Parser.Modules
-	others  bool                        // Parser.Others
-	absent  []string                    // settings of modules that the program was built without
-	located []located                   // where countries and autonomous systems are spoken of
-	listed  []listed                    // where lists are spoken of by name
+	nodes   func(names []string) error // Parser.Nodes
+	planned []ast.Node                 // where rules speak of plans, or begin
+	claim   ast.Node                   // the first key that is made of a token's claim
+	missing map[string]string          // Parser.Missing
+	modules []Module                   // Parser.Modules
+	others  bool                       // Parser.Others
+	absent  []string                   // settings of modules that the program was built without
+	asked   []asked                    // where facts are spoken of
+	listed  []listed                   // where lists are spoken of by name
 }
 
 // A field is what a mapping may contain: how to read each key's value.

@@ -51,7 +51,7 @@ type View struct {
 	Rules       *rules.Set
 	Sources     *address.Sources
 	Deny, Allow *address.Group // by the configuration; nil: nobody
-	Geo         address.Geo
+	Facts       []*key.Fact
 	Plans       *plans.Snapshot
 	PlansConfig rules.PlansConfig
 }

@@ -61,7 +61,7 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 	}
 	for _, one := range list {
 		text, _, _ := strings.Cut(one.Key, "=") // behind which somebody may have put the value
-		part, err := key.Parse(text)
+		part, err := key.Parse(text, in.Facts...)
 		if err != nil {
 			return nil, fmt.Errorf("edge: key: %w", err)
 		}
@@ -69,7 +69,7 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 			return nil, fmt.Errorf("edge: key: %s is followed by more: say the value as value",
 				part)
 		} else if text != one.Key {
-			if part, err = key.Parse(one.Key); err != nil { // names of claims are any text
+			if part, err = key.Parse(one.Key, in.Facts...); err != nil { // names of claims are any text
 				return nil, errors.New("edge: key: that is no claim")
 			}
 		}

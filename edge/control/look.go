@@ -2,13 +2,18 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
+	"reflect"
+	"strings"
 	"time"
 
 	"sluice/counter"
 	"sluice/counter/inflight"
 	"sluice/edge/address"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 	"sluice/mitigation"
 )
 
@@ -62,11 +67,59 @@ type Looked struct {
 	Asked bool          `json:"asked"`
 	Rules []SourceState `json:"rules"`
 	// Of an address: the keys by which rules count it as well
-	ByKey   []ByKey `json:"by_key,omitempty"`
-	Country string  `json:"country,omitempty"` // of an address, as a database has it
-	ASN     uint32  `json:"asn,omitempty"`
+	ByKey []ByKey `json:"by_key,omitempty"`
+	// Of an address: what is known of it, by the names of key.Facts, which are fields like others
+	// in JSON, and in words
+	Facts map[string]any `json:"-"`
+	Known string         `json:"known,omitempty"`
 	// Of who was asked about by a key: what it is of, without its value
 	Key string `json:"key,omitempty"`
+}
+
+// MarshalJSON shows facts as fields like others.
+func (l Looked) MarshalJSON() ([]byte, error) {
+	type plain Looked
+	text, err := json.Marshal(plain(l))
+	if err != nil || len(l.Facts) == 0 {
+		return text, err
+	}
+	return match.Joined(text, l.Facts)
+}
+
+// UnmarshalJSON takes fields that Looked has not for facts: another edge may know other ones.
+func (l *Looked) UnmarshalJSON(text []byte) error {
+	type plain Looked
+	if err := json.Unmarshal(text, (*plain)(l)); err != nil {
+		return err
+	}
+	l.Facts = nil
+	if err := json.Unmarshal(text, &l.Facts); err != nil {
+		return err
+	}
+	for f := range reflect.TypeFor[Looked]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		delete(l.Facts, name)
+	}
+	return nil
+}
+
+// addFacts adds what is known of an address.
+func (l *Looked) addFacts(facts []*key.Fact, addr netip.Addr) {
+	var words []string
+	for _, f := range facts {
+		value := f.OfAddress(addr)
+		if value == "" {
+			continue
+		}
+		if l.Facts == nil {
+			l.Facts = make(map[string]any)
+		}
+		if l.Facts[f.Name] = value; f.Numbers {
+			l.Facts[f.Name] = json.Number(value)
+		}
+		words = append(words, f.Before+value)
+	}
+	l.Known = strings.Join(words, ", ")
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit
@@ -76,12 +129,7 @@ func (c *Admin) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.with.View()
 	source := in.Sources.Of(addr)
 	l := Looked{Source: source.String(), Rules: []SourceState{}, ByKey: c.byKeys(&in, source)}
-	if in.Geo.Country != nil {
-		l.Country = in.Geo.Country(addr).String()
-	}
-	if in.Geo.ASN != nil {
-		l.ASN = in.Geo.ASN(addr)
-	}
+	l.addFacts(in.Facts, addr)
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Blocks.WiderPrefixes(address.Single(addr), nil)

@@ -94,12 +94,8 @@ func (c *Client) UsageOf(source string, key *control.Key) error {
 // Who is whom an answer is about.
 func Who(l *control.Looked) string {
 	if l.Key == "" {
-		where := l.Country
-		if l.ASN != 0 {
-			where = strings.Trim(fmt.Sprintf("%s, AS %d", where, l.ASN), ", ")
-		}
-		if where != "" {
-			return l.Source + " (" + where + ")"
+		if l.Known != "" {
+			return l.Source + " (" + l.Known + ")"
 		}
 		return l.Source
 	}

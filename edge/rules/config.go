@@ -87,8 +87,6 @@ type Defaults struct {
 	Plans    PlansConfig
 	// Lists are the named lists that rules may speak of.
 	Lists map[string]*address.List
-	// Geo finds the countries and autonomous systems of clients.
-	Geo address.Geo
 	// Facts and Actions are those of modules that rules may speak of.
 	Facts   []*key.Fact
 	Actions []OwnAction

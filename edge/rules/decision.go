@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -341,9 +340,6 @@ func (d *Decision) Action() Action {
 	}
 	return action
 }
-
-// Located is what rules have looked up of where the client is; the zero values: nothing.
-func (d *Decision) Located() (country address.Country, asn uint32) { return d.request.Located() }
 
 // Known is what is known of the request. AddRules has said which it is.
 func (d *Decision) Known() *key.View { return &d.request }

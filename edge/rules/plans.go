@@ -35,9 +35,12 @@ type PlanLimit struct {
 	Limit uint32 `json:"limit"`
 }
 
-// ParsePlanKey reads PlansConfig.Key.
-func ParsePlanKey(text string) (key.Part, error) {
+// ParsePlanKey reads PlansConfig.Key, which cannot be one of the facts.
+func ParsePlanKey(text string, facts ...*key.Fact) (key.Part, error) {
 	part, err := key.Parse(text)
+	if slices.ContainsFunc(facts, func(f *key.Fact) bool { return f.Name == text }) {
+		part, err = key.Part{}, nil
+	}
 	switch {
 	case err != nil:
 		return part, err
@@ -45,7 +48,7 @@ func ParsePlanKey(text string) (key.Part, error) {
 		return part,
 			fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
 	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path ||
-		part.Kind == key.Global || part.Kind == key.Country || part.Kind == key.ASN:
+		part.Kind == key.Global:
 		return part,
 			fmt.Errorf("%q does not identify a client: want what it sends, such as header:X-API-Key", text)
 	}

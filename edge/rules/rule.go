@@ -122,7 +122,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 			}
 			r.Parts = append(r.Parts, part)
 			r.claims = r.claims || part.Kind == key.Claim
-			if err := key.CheckGeo(part.Kind, &defaults.Geo); err != nil {
+			if err := part.Check(); err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			spelled = append(spelled, part.String())
@@ -146,7 +146,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: action: %w", c.Name, err)
 	}
 	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists,
-		&defaults.Geo, defaults.Facts); err != nil {
+		defaults.Facts); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {

@@ -39,7 +39,6 @@ type Set struct {
 
 func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
 	s := &Set{names: make(map[string]*Rule, len(list))}
-	s.asked.Geo = defaults.Geo
 	var counters []*algorithm.Spec
 	for _, config := range list {
 		r, err := newRule(config, defaults)

@@ -104,19 +104,17 @@ func appendJSON(b []byte, e *edge.Outcome, edge string, sample uint64) []byte {
 		b = appendText(b, "key_of", []byte(e.KeyOf))
 		b = appendText(b, "key_start", e.KeyStart)
 	}
-	if e.Country != [2]byte{} {
-		b = appendText(b, "country", e.Country[:])
-	}
-	if e.ASN != 0 {
-		b = strconv.AppendUint(append(b, `,"asn":`...), uint64(e.ASN), 10)
-	}
 	if e.Facts != nil {
 		for i := 0; ; i++ {
-			name, value, is := e.Facts.Found(i)
-			if !is {
+			f, value := e.Facts.Found(i)
+			if f == nil {
 				break
 			}
-			b = appendText(b, name, value)
+			if f.Numbers && len(value) > 0 {
+				b = append(append(append(append(b, `,"`...), f.Name...), `":`...), value...)
+				continue
+			}
+			b = appendText(b, f.Name, value)
 		}
 	}
 	if e.Limit > 0 {

@@ -2,6 +2,8 @@ package key
 
 import (
 	"encoding/binary"
+	"net/netip"
+	"strings"
 
 	"sluice/counter"
 )
@@ -11,11 +13,57 @@ import (
 type Fact struct {
 	Name  string // as a rule's key has it, and a line of the log
 	Match string // the field under match that has its values; "": rules cannot ask for it
+	// Mark begins its values among the prefixes of deny and allow; "": these cannot have it. A fact
+	// with a mark is known of the client's address alone.
+	Mark string
+	// Numbers reports that its values are numbers, in files and in JSON. Before is what stands
+	// before one for people.
+	Numbers bool
+	Before  string
 	// Parse reads a value as operators write it; nil: it is any text.
 	Parse func(text string) (string, error)
 	// Find appends the value; nothing: it is not known. It must not keep v. nil: no configuration
 	// is in force in which it could be found.
 	Find func(buf []byte, v *View) []byte
+	// In makes what reports whether an address, as a plain one, has one of some values. Of a fact
+	// with a mark it is there where Find is.
+	In func(values []string) func(netip.Addr) bool
+	// Lacks says why no request can have a value, or, of "", any; nil: each can be there.
+	Lacks func(value string) error
+}
+
+// Check returns why no request can have a value, or, of "", any.
+func (f *Fact) Check(value string) error {
+	if f.Lacks == nil {
+		return nil
+	}
+	return f.Lacks(value)
+}
+
+// OfAddress is the fact's value of an address, as a plain one; "": it is not known, or follows from
+// more than that.
+func (f *Fact) OfAddress(addr netip.Addr) string {
+	if f.Mark == "" || f.Find == nil {
+		return ""
+	}
+	return string(f.Find(nil, &View{Client: addr}))
+}
+
+// Marked are the facts whose values are among others, each behind its mark, and whether an address
+// has one of them.
+func Marked(facts []*Fact, texts []string) (in []func(netip.Addr) bool) {
+	for _, f := range facts {
+		var values []string
+		for _, text := range texts {
+			if value, is := strings.CutPrefix(text, f.Mark); is && f.Mark != "" {
+				values = append(values, value)
+			}
+		}
+		if len(values) > 0 && f.In != nil {
+			in = append(in, f.In(values))
+		}
+	}
+	return in
 }
 
 // read reads a value as operators write it.
@@ -64,18 +112,17 @@ func (v *View) value(k *found) []byte {
 	return v.facts[k.from:k.to:k.to]
 }
 
-// Found is the i-th of the facts that were asked for, by the name of its line in a log; it is empty
-// of one that is not known, or that operators do not write. It reports false for one that there is
-// not.
-func (v *View) Found(i int) (name string, value []byte, is bool) {
+// Found is the i-th of the facts that were asked for, as a log has it; nil: there are no more. Its
+// value is empty where it is not known, or where operators do not write it.
+func (v *View) Found(i int) (f *Fact, value []byte) {
 	if i >= len(v.found) {
-		return "", nil, false
+		return nil, nil
 	}
 	k := &v.found[i]
 	if k.fact.Match != "" {
 		value = v.value(k)
 	}
-	return k.fact.Name, value, true
+	return k.fact, value
 }
 
 // DigestOfFact is the digest of a key of a fact alone with this value.

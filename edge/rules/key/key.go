@@ -6,7 +6,6 @@ package key
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
-	"sluice/edge/address"
 	"sluice/edge/message"
 	"sluice/edge/token"
 )
@@ -45,8 +43,6 @@ const (
 	Global
 	Claim
 	Descriptor // all entries of one; no part of a request has it
-	Country    // that a database says the client is in
-	ASN        // its network's autonomous system
 	Known      // a Fact, by its name
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
@@ -57,11 +53,11 @@ const (
 func (k Kind) String() string {
 	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query",
 		Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor",
-		Country: "country", ASN: "asn", Known: "fact"}[k]
+		Known: "fact"}[k]
 }
 
 // Forms are what a part of a key can be.
-const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM, country, asn or global"
+const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
 
 // Parse reads one of Forms, or the name of one of the facts.
 func Parse(text string, facts ...*Fact) (Part, error) {
@@ -78,10 +74,6 @@ func Parse(text string, facts ...*Fact) (Part, error) {
 		return Part{Kind: Path}, nil
 	case text == "global":
 		return Part{Kind: Global}, nil
-	case text == "country":
-		return Part{Kind: Country}, nil
-	case text == "asn":
-		return Part{Kind: ASN}, nil
 	case named && kind == "path":
 		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 &&
 			strconv.Itoa(n) == name {
@@ -154,9 +146,9 @@ func NewSecret(b [16]byte) Secret {
 // Digest is the source that a rule counts a request for when its key is more than the source. Every
 // part goes in with its kind and length, so that no two lists of values run together. A header,
 // cookie, parameter or host that is missing, or does not go to the origin, a claim without a valid
-// signature, and a country or system that no database knows, names no client: then the request
-// counts for its source, apart from every value that a client could send. One that is there and
-// empty is a value like others.
+// signature, and a fact that is not known, names no client: then the request counts for its source,
+// apart from every value that a client could send. One that is there and empty is a value like
+// others.
 //
 // It returns the part that is there several times with different values, of which origins take one
 // or another, or in a form that they may not read alike: so a path whose readings differ in what
@@ -239,12 +231,6 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	case Path:
 		buf, ok = p.appendPath(buf, v.Request)
 		return buf, true, ok
-	case Country:
-		c := v.Country(&p.names.Geo)
-		return append(buf, c[:]...), c != address.Country{}, true
-	case ASN:
-		n := v.ASN(&p.names.Geo)
-		return binary.LittleEndian.AppendUint32(buf, n), n != 0, true
 	case Known:
 		value := v.Fact(p.fact)
 		return appendFact(buf, p.fact, value), value != nil, true
@@ -356,13 +342,13 @@ func (p *Part) Refusal() *message.Refusal {
 		what+" is there several times, or in a form that servers read differently.")
 }
 
-// CheckGeo reports that a part of a key needs a database that there is not.
-func CheckGeo(kind Kind, geo *address.Geo) error {
-	switch {
-	case kind == Country && geo.Country == nil:
-		return errors.New("no database says in which country an address is: give geo: {country: FILE}")
-	case kind == ASN && geo.ASN == nil:
-		return errors.New("no database says of which autonomous system an address is: give geo: {asn: FILE}")
+// Fact is the one that the part is; nil: it is none.
+func (p *Part) Fact() *Fact { return p.fact }
+
+// Check returns why no request can have the part.
+func (p *Part) Check() error {
+	if p.fact == nil {
+		return nil
 	}
-	return nil
+	return p.fact.Check("")
 }

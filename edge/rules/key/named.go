@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"sluice/counter"
-	"sluice/edge/address"
 	"sluice/edge/message"
 )
 
@@ -63,18 +62,6 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 		q := message.Request{Target: []byte(text)}
 		q.Path, q.Readings = message.AppendPath(nil, message.RawPath(q.Target))
 		v.form, ok = p.appendPath(nil, &q)
-	case Country:
-		c, err := address.ParseCountry(text)
-		if err != nil {
-			return v, err
-		}
-		v.form = c[:]
-	case ASN:
-		n, err := address.ParseASN(text)
-		if err != nil {
-			return v, err
-		}
-		v.form = binary.LittleEndian.AppendUint32(nil, n)
 	case Known:
 		value, err := p.fact.read(text)
 		if err != nil {

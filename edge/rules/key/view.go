@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"sluice/edge/address"
 	"sluice/edge/message"
 )
 
@@ -13,10 +12,6 @@ import (
 // all before the first request; from then on it is safe for concurrent use. The zero Names has
 // none.
 type Names struct {
-	// Geo finds the countries and autonomous systems of clients. Parts that need it must have it.
-	// Set it before the first request.
-	Geo address.Geo
-
 	headers, parameters, cookies message.Lookup
 }
 
@@ -39,7 +34,7 @@ func (n *Names) Add(p *Part) {
 // It keeps 12 bytes at most for each of the names, and room for as many values as a request had.
 type View struct {
 	Request *message.Request
-	Client  netip.Addr // for Names.Geo
+	Client  netip.Addr // for facts
 	At      time.Time  // when the request is judged, for facts that end
 
 	names      *Names // for which there is room
@@ -49,10 +44,6 @@ type View struct {
 	buf        []byte // of forms
 	facts      []byte // values of those that are found
 	found      []found
-
-	country           address.Country
-	asn               uint32
-	located, numbered bool // they are known
 
 	queried bool // a parameter is needed
 	// The query has what only some servers decode, or is in an odd character set
@@ -84,7 +75,6 @@ const short = 64
 // Reset forgets the request.
 func (v *View) Reset() {
 	v.Request = nil
-	v.located, v.numbered = false, false
 	v.facts, v.found = v.facts[:0], v.found[:0]
 	if v.queried {
 		for at := range v.parameters {
@@ -145,33 +135,6 @@ func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
 	default:
 		return e.value, !e.more && bytes.Equal(e.name, p.Name), true
 	}
-}
-
-// Country is the one that the client is in. It is looked up once.
-func (v *View) Country(geo *address.Geo) address.Country {
-	if !v.located {
-		v.country, v.located = geo.Country(v.Client), true
-	}
-	return v.country
-}
-
-// ASN is the client's autonomous system. It is looked up once.
-func (v *View) ASN(geo *address.Geo) uint32 {
-	if !v.numbered {
-		v.asn, v.numbered = geo.ASN(v.Client), true
-	}
-	return v.asn
-}
-
-// Located is what has been looked up of the client; the zero values: nothing.
-func (v *View) Located() (country address.Country, asn uint32) {
-	if v.located {
-		country = v.country
-	}
-	if v.numbered {
-		asn = v.asn
-	}
-	return country, asn
 }
 
 // make makes room for other names: the rules have changed.

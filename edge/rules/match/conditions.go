@@ -26,7 +26,6 @@ type Conditions struct {
 	sources, notSources *bart.Lite
 	lists, notLists     []*address.List
 	values              []condition
-	places              *places // nil: none
 	facts               []fact
 }
 
@@ -48,7 +47,7 @@ type want struct {
 
 // NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
 // lists that there are.
-func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo,
+func NewConditions(m *Config, named map[string]*address.List,
 	facts []*key.Fact) (*Conditions, error) {
 	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
@@ -59,13 +58,10 @@ func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo,
 		err = cmp.Or(err, c.add(m.Not, true))
 	}
 	if err == nil {
-		c.places, err = newPlaces(m, geo)
-	}
-	if err == nil {
 		c.facts, err = newFacts(m, facts)
 	}
 	if err != nil || len(c.values)+len(c.lists)+len(c.notLists)+len(c.facts) == 0 && c.sources == nil &&
-		c.notSources == nil && c.places == nil {
+		c.notSources == nil {
 		return nil, err
 	}
 	return c, nil
@@ -238,9 +234,6 @@ func (c *Conditions) Hold(v *key.View, client netip.Addr,
 		return false, buf, nil
 	}
 	if c.lists != nil && !address.InAny(c.lists, client) || address.InAny(c.notLists, client) {
-		return false, buf, nil
-	}
-	if c.places != nil && !c.places.hold(v) {
 		return false, buf, nil
 	}
 	for i := range c.facts {

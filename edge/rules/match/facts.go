@@ -1,11 +1,36 @@
 package match
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice/edge/rules/key"
 )
+
+// Values are those of a fact, as files have them.
+type Values struct {
+	Texts   []string
+	Numbers bool
+}
+
+// MarshalJSON shows numbers as numbers.
+func (v Values) MarshalJSON() ([]byte, error) {
+	if v.Numbers {
+		return []byte("[" + strings.Join(v.Texts, ",") + "]"), nil
+	}
+	return json.Marshal(v.Texts)
+}
+
+func (v Values) sorted() Values {
+	return Values{slices.SortedFunc(slices.Values(v.Texts), func(a, b string) int {
+		if v.Numbers && len(a) != len(b) {
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	}), v.Numbers}
+}
 
 // A fact is a rule's condition on what a module finds out of a request. What is not known is none
 // of the values: no rule about some is about such a request, and every rule that leaves some out
@@ -23,12 +48,17 @@ func newFacts(m *Config, facts []*key.Fact) (list []fact, err error) {
 		if f.Match == "" {
 			continue
 		}
-		if one.values, err = f.Values(m.Facts[f.Match]); err != nil {
+		if one.values, err = f.Values(m.Facts[f.Match].Texts); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Match, err)
 		}
 		if m.Not != nil {
-			if one.not, err = f.Values(m.Not.Facts[f.Match]); err != nil {
+			if one.not, err = f.Values(m.Not.Facts[f.Match].Texts); err != nil {
 				return nil, fmt.Errorf("not.%s: %w", f.Match, err)
+			}
+		}
+		for _, value := range slices.Concat(one.values, one.not) {
+			if err := f.Check(value); err != nil {
+				return nil, err
 			}
 		}
 		if len(one.values)+len(one.not) > 0 {

@@ -28,13 +28,10 @@ type Config struct {
 	Methods []string       `json:"methods,omitempty"` // in capitals
 	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
 	// Names of those that have the client: one of them
-	Lists []string `json:"lists,omitempty"`
-	// Countries and ASNs are of clients: one of each.
-	Countries []string         `json:"countries,omitempty"`
-	ASNs      []uint32         `json:"asns,omitempty"`
-	Headers   map[string]Value `json:"headers,omitempty"`
-	Query     map[string]Value `json:"query,omitempty"` // its parameters
-	Cookies   map[string]Value `json:"cookies,omitempty"`
+	Lists   []string         `json:"lists,omitempty"`
+	Headers map[string]Value `json:"headers,omitempty"`
+	Query   map[string]Value `json:"query,omitempty"` // its parameters
+	Cookies map[string]Value `json:"cookies,omitempty"`
 	// What any of its entries is about is left out; it has no Not
 	Not    *Config        `json:"not,omitempty"`
 	regexp *regexp.Regexp // of a Path that begins with ~
@@ -44,7 +41,7 @@ type Config struct {
 	Plans   []string         `json:"plans,omitempty"` // of clients
 
 	// Facts are values of key.Facts by the names of their fields: one of each
-	Facts map[string][]string `json:"-"`
+	Facts map[string]Values `json:"-"`
 
 	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP;
 	// nil: it is about requests.
@@ -164,13 +161,11 @@ func (m Config) Plainly() Config {
 		slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
 	m.Lists, m.Paths = slices.Sorted(slices.Values(m.Lists)),
 		slices.Sorted(slices.Values(m.Paths))
-	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)),
-		slices.Sorted(slices.Values(m.ASNs))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
 	if m.Facts != nil {
 		m.Facts = maps.Clone(m.Facts)
 		for name, values := range m.Facts {
-			m.Facts[name] = slices.Sorted(slices.Values(values))
+			m.Facts[name] = values.sorted()
 		}
 	}
 	if m.Not != nil {
@@ -246,7 +241,7 @@ func isPath(pattern string, re *regexp.Regexp, path []byte, long bool) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Config) Plain() bool {
-	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans)+len(m.Facts) == 0 && m.Not == nil && m.Descriptors == nil
+	return len(m.Sources)+len(m.Lists)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans)+len(m.Facts) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
 // Others describes what else than hosts, path and methods m is about.
@@ -257,13 +252,6 @@ func (m *Config) Others() (list []string) {
 	if len(m.Lists) > 0 {
 		list = append(list, "on list "+strings.Join(m.Lists, " or "))
 	}
-	if len(m.Countries) > 0 {
-		list = append(list, "in "+strings.Join(m.Countries, " or "))
-	}
-	if len(m.ASNs) > 0 {
-		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ",
-			" or "))
-	}
 	for _, of := range []struct {
 		kind   string
 		values map[string]Value
@@ -273,7 +261,7 @@ func (m *Config) Others() (list []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Facts)) {
-		list = append(list, name+" "+strings.Join(m.Facts[name], " or "))
+		list = append(list, name+" "+strings.Join(m.Facts[name].Texts, " or "))
 	}
 	if len(m.Plans) > 0 {
 		list = append(list, "on plan "+strings.Join(m.Plans, " or "))

@@ -25,9 +25,7 @@ var Written = map[string]func(*rules.Config){
 		c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"),
 			netip.MustParsePrefix("2001:db8::/48")}
 	},
-	"Match.Lists":     func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
-	"Match.Countries": func(c *rules.Config) { c.Match.Countries = []string{"DE", "FR"} },
-	"Match.ASNs":      func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
+	"Match.Lists": func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
 	"Match.Headers": func(c *rules.Config) {
 		c.Match.Headers = map[string]match.Value{"x-a": {Text: "*"}, "x-b": {Text: "b"},
 			"x-c": {Text: "c*"}, "x-d": {Text: ""}, "x-e": {Contains: []string{"e", "f"}},
@@ -142,10 +140,6 @@ var Changes = map[string][]Change{
 		Afresh: true}},
 	"Match.Sources": {{To: func(c *rules.Config) { c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }, Afresh: true}},
 	"Match.Lists": {{To: func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
-		Afresh: true}},
-	"Match.Countries": {{To: func(c *rules.Config) { c.Match.Countries = []string{"DE"} },
-		Afresh: true}},
-	"Match.ASNs": {{To: func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
 		Afresh: true}},
 	"Response.Headers": {{To: func(c *rules.Config) {
 		c.Response.Headers = map[string]string{"X-Why": "so"}

@@ -4,9 +4,11 @@ package dryrun
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/counter"
+	"sluice/edge"
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/limiter"
@@ -83,21 +85,13 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	if err != nil {
 		return nil, err
 	}
-	located, err := locate(c)
-	if err != nil {
+	defaults := c.RuleDefaults()
+	defaults.Lists = named
+	if defaults.Facts, err = facts(c); err != nil {
 		return nil, err
 	}
-	defaults := c.RuleDefaults()
-	defaults.Lists, defaults.Geo = named, located
 	for i := range defaults.Actions {
 		defaults.Actions[i].Apart = "" // nothing by which requests are counted apart is known
-	}
-	for i, f := range defaults.Facts {
-		if f.Find == nil {
-			unknown := *f
-			unknown.Find = func(buf []byte, _ *key.View) []byte { return buf }
-			defaults.Facts[i] = &unknown
-		}
 	}
 	set, err := rules.New(c.Rules, defaults, func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
@@ -105,9 +99,9 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	}
 	r := &Run{
 		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny,
-			address.Named(named, c.DenyLists), c.DenyPlaces,
-			located), allow: address.NewGroup(c.Allow, address.Named(named,
-			c.AllowLists), c.AllowPlaces, located),
+			address.Named(named, c.DenyLists), key.Marked(defaults.Facts, c.DenyMarked)),
+		allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists),
+			key.Marked(defaults.Facts, c.AllowMarked)),
 		rules: set, positions: make(map[*limiter.Rule]position),
 		limiter: limiter.Limiter{Counters: table, Blocks: bits},
 	}
@@ -125,6 +119,30 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 		}
 	}
 	return r, nil
+}
+
+// facts are those that rules may ask for. A log has what follows from an address; others are not
+// known of any request.
+func facts(c *config.Config) (list []*key.Fact, err error) {
+	for _, m := range Modules() {
+		found := m.Config.Facts
+		if slices.ContainsFunc(found, func(f *key.Fact) bool { return f.Mark != "" }) {
+			points, err := m.Prepare(&edge.Setup{Config: c})
+			if err != nil {
+				return nil, err
+			}
+			found = points.Facts
+		}
+		for _, f := range found {
+			if f.Find == nil {
+				unknown := *f
+				unknown.Find = func(buf []byte, _ *key.View) []byte { return buf }
+				f = &unknown
+			}
+			list = append(list, f)
+		}
+	}
+	return list, nil
 }
 
 // Limits are those of all rules, in the order of Config.Rules: of most rules one.

@@ -3,15 +3,12 @@
 package dryrun
 
 import (
-	"errors"
-
-	"sluice/edge/address"
-	"sluice/edge/config"
+	"sluice/edge"
 	"sluice/edge/rules"
 )
 
 // Modules are none: a minimal program refuses what rules say of them.
-func Modules() []config.Module { return nil }
+func Modules() edge.Modules { return nil }
 
 // NotLogged is what no log has of what modules find out: nothing.
 var NotLogged map[string]string
@@ -23,10 +20,3 @@ const Challenge rules.Action = "challenge"
 // config.Parser.
 var Missing = map[string]string{"geo.country": "MaxMind's databases",
 	"geo.asn": "MaxMind's databases"}
-
-func locate(c *config.Config) (address.Geo, error) {
-	if c.Geo != (config.Geo{}) {
-		return address.Geo{}, errors.New("geo: this program was built without MaxMind's databases")
-	}
-	return address.Geo{}, nil
-}

@@ -4,18 +4,21 @@ package dryrun
 
 import (
 	"sluice/edge"
-	"sluice/edge/config"
 	"sluice/edge/modules/challenge"
+	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/verified"
 )
 
 // Modules are the features of an edge that rules may speak of, as far as files have them: nothing
 // of them runs here.
-func Modules() []config.Module {
-	return edge.Modules{ja4.Module(), verified.Module(nil), challenge.Module(nil),
-		challenge.WhenModule()}.Config()
+func Modules() edge.Modules {
+	return edge.Modules{geo.Module(geo.Checked), ja4.Module(), verified.Module(nil),
+		challenge.Module(nil), challenge.WhenModule()}
 }
+
+// Missing is empty: this program has all parts.
+var Missing map[string]string
 
 // NotLogged is what no log has of what they find out, by the fact or the field of a rule that needs
 // it.

@@ -234,7 +234,7 @@ func (f *askFlags) load() (*config.Config, error) {
 			}
 			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
 		}
-		p := config.Parser{Env: os.LookupEnv, Modules: dryrun.Modules(), Missing: dryrun.Missing,
+		p := config.Parser{Env: os.LookupEnv, Modules: dryrun.Modules().Config(), Missing: dryrun.Missing,
 			Others: true}
 		if c, err = p.Parse(f.config, text); err != nil {
 			first, rest, more := strings.Cut(err.Error(), "\n")

@@ -15,7 +15,7 @@ import (
 // ruleOf reads one rule as it stands in a configuration that has plans.
 func ruleOf(t *testing.T, yaml string) *rules.Config {
 	t.Helper()
-	c, err := config.Parser{Modules: dryrun.Modules()}.Parse("test.yaml", []byte("plans: {key: 'header:x-api-key', default: free, store: 'sqlite:"+t.TempDir()+"/plans.db'}\nrules: [{name: r, limit: 10, "+yaml+"}]"))
+	c, err := config.Parser{Modules: dryrun.Modules().Config()}.Parse("test.yaml", []byte("plans: {key: 'header:x-api-key', default: free, store: 'sqlite:"+t.TempDir()+"/plans.db'}\nrules: [{name: r, limit: 10, "+yaml+"}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

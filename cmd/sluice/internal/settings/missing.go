@@ -8,6 +8,8 @@ var missing = map[string]string{
 	"acme.hosts":                "ACME",
 	"cors.origins":              "CORS",
 	"etcd.endpoints":            "etcd",
+	"geo.asn":                   "MaxMind's databases",
+	"geo.country":               "MaxMind's databases",
 	"limit_api.listen":          "the limit API",
 	"listen.redirect":           "redirects to https",
 	"plans.store":               "drivers of databases",

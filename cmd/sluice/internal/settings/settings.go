@@ -13,7 +13,6 @@ import (
 
 	"sluice/edge/config"
 	"sluice/edge/config/compose"
-	"sluice/edge/geo"
 	"sluice/edge/rules"
 	"sluice/pop/across"
 	"sluice/pop/placement"
@@ -48,13 +47,9 @@ func (r Reader) Files(file string) (*config.Config, *compose.Files, error) {
 	return c, files, err
 }
 
-// geoFiles knows which databases were good once: such a one may be bad at a reload, which goes on
-// with what was read then.
-var geoFiles = new(geo.Checks)
-
 func (r Reader) parser() config.Parser {
-	return config.Parser{Nodes: CheckNodes, Geo: geoFiles.Check, Env: os.LookupEnv,
-		Missing: missing, Modules: r.Modules}
+	return config.Parser{Nodes: CheckNodes, Env: os.LookupEnv, Missing: missing,
+		Modules: r.Modules}
 }
 
 // Default is the configuration of an empty file.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,8 +15,8 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/edge/geo/geotest"
 	"sluice/edge/metric"
+	"sluice/edge/modules/geo/geotest"
 )
 
 func city(code string) mmdbtype.DataType {
@@ -37,17 +38,23 @@ func TestLook(t *testing.T) {
 		"192.0.2.0/24": mmdbtype.Map{"asn": mmdbtype.String("AS64501"), "country": mmdbtype.String("Germany"), "country_code": mmdbtype.String("DE")}})
 	f := func(c Config, addr, country string, asn uint32) {
 		t.Helper()
-		g, use, err := new(Store).Prepare(c)
+		in, of, use, err := new(Store).prepare(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		use()
 		a := netip.MustParseAddr(addr)
-		if got := g.Country(a).String(); got != country {
-			t.Errorf("%s is in %q, want %q", addr, got, country)
-		}
-		if got := g.ASN(a); got != asn {
-			t.Errorf("%s is of AS %d, want %d", addr, got, asn)
+		for i, fact := range facts(in, of) {
+			got, want := fact.OfAddress(a), []string{country, strconv.Itoa(int(asn))}[i]
+			if want == "0" {
+				want = ""
+			}
+			if got != want {
+				t.Errorf("%s of %s is %q, want %q", fact.Name, addr, got, want)
+			}
+			if is := fact.In([]string{"NO", "1", got})(a); is != (want != "") {
+				t.Errorf("%s is in %q: %t", addr, got, is)
+			}
 		}
 	}
 	both := Config{Country: cities, ASN: systems}
@@ -60,9 +67,9 @@ func TestLook(t *testing.T) {
 	f(both, "2001:db9::1", "", 0)
 	f(Config{Country: flat, ASN: flat}, "192.0.2.1", "DE", 64501)
 
-	g, _, err := new(Store).Prepare(Config{ASN: systems})
-	if err != nil || g.Country != nil || g.ASN == nil {
-		t.Errorf("%v %v", g, err)
+	in, of, _, err := new(Store).prepare(Config{ASN: systems})
+	if err != nil || in != nil || of == nil {
+		t.Errorf("%v %v %v", in, of, err)
 	}
 }
 
@@ -132,7 +139,7 @@ func TestCollectWhileReading(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "country")
 	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
 	b := new(Store)
-	_, use, err := b.Prepare(Config{Country: file})
+	_, _, use, err := b.prepare(Config{Country: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +201,7 @@ func TestRefresh(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "country")
 	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
 	b := new(Store)
-	g, use, err := b.Prepare(Config{Country: file})
+	in, _, use, err := b.prepare(Config{Country: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +212,7 @@ func TestRefresh(t *testing.T) {
 		if len(changed) != wantChanged || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%q, %v; want %d, %s", changed, err, wantChanged, wantErr)
 		}
-		if got := g.Country(netip.MustParseAddr("192.0.2.1")).String(); got != want {
+		if got := facts(in, nil)[0].OfAddress(netip.MustParseAddr("192.0.2.1")); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -236,13 +243,8 @@ func TestRefresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	again("FR", 1, "") // another file, for all that is known
-	if same, use, err := b.Prepare(Config{Country: file}); err != nil || same.Country == nil {
-		t.Error(err)
-	} else {
-		d := b.country
-		if use(); b.country != d {
-			t.Error("a database that stays is read again")
-		}
+	if same, _, _, err := b.prepare(Config{Country: file}); err != nil || same != in {
+		t.Error("a database that stays is read again", err)
 	}
 }
 
@@ -254,13 +256,13 @@ func BenchmarkLook(b *testing.B) {
 	}
 	geotest.Write(b, file, "GeoLite2-ASN", records)
 	started := time.Now()
-	g, _, err := new(Store).Prepare(Config{ASN: file})
+	_, asn, _, err := new(Store).prepare(Config{ASN: file})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(started).Milliseconds()), "load-ms")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		g.ASN(netip.AddrFrom4([4]byte{byte(1 + i%3), byte(i >> 8), byte(i), 1}))
+		asn.look(netip.AddrFrom4([4]byte{byte(1 + i%3), byte(i >> 8), byte(i), 1}))
 	}
 }

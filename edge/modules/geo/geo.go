@@ -25,7 +25,6 @@ import (
 
 	"github.com/oschwald/maxminddb-golang/v2"
 
-	"sluice/edge/address"
 	"sluice/edge/metric"
 	"sluice/edge/regular"
 )
@@ -79,24 +78,18 @@ type content struct {
 	read   time.Time
 }
 
-// Prepare reads the files that are not in use already, and returns functions that look addresses
-// up. What was in force stays so until use is called.
-func (b *Store) Prepare(c Config) (found address.Geo, use func(), err error) {
+// prepare reads the files that are not in use already. What was in force stays so until use is
+// called.
+func (b *Store) prepare(c Config) (country, asn *database, use func(), err error) {
 	b.mu.Lock()
-	country, asn := b.country, b.asn
+	country, asn = b.country, b.asn
 	b.mu.Unlock()
 	country, errCountry := country.or(Country, c.Country)
 	asn, errASN := asn.or(ASN, c.ASN)
 	if err = errors.Join(errCountry, errASN); err != nil {
-		return found, nil, err
+		return nil, nil, nil, err
 	}
-	if country != nil {
-		found.Country = func(a netip.Addr) address.Country { return countryOf(country.look(a)) }
-	}
-	if asn != nil {
-		found.ASN = asn.look
-	}
-	return found, func() {
+	return country, asn, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.country, b.asn = country, asn
@@ -145,10 +138,6 @@ func (d *database) look(a netip.Addr) uint32 {
 		return 0
 	}
 	return c.values[r.Offset()]
-}
-
-func countryOf(letters uint32) address.Country {
-	return address.Country{byte(letters >> 8), byte(letters)}
 }
 
 // Refresh reads the files again that have changed, and says which. Of one that is wrong the last
@@ -322,14 +311,7 @@ func valueAt(of string, r maxminddb.Result, at []any) (uint32, error) {
 	}
 	switch v := said.(type) {
 	case string:
-		if of == Country {
-			if country, err := address.ParseCountry(v); err == nil {
-				return uint32(country[0])<<8 | uint32(country[1]), nil
-			}
-			return 0, nil
-		}
-		n, _ := address.ParseASN(v)
-		return n, nil
+		return numberOf(of, v), nil
 	case uint64:
 		if of == ASN && v == uint64(uint32(v)) {
 			return uint32(v), nil

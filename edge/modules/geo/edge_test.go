@@ -1,4 +1,4 @@
-package edge_test
+package geo_test
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge"
+	"sluice/edge/control"
 	"sluice/edge/edgetest"
-	"sluice/edge/geo"
-	"sluice/edge/geo/geotest"
+	"sluice/edge/modules/geo"
+	"sluice/edge/modules/geo/geotest"
 )
 
 // databases makes two, and the configuration that names them.
@@ -27,17 +27,15 @@ func databases(t testing.TB) (yaml, countries string) {
 func TestMatchGeo(t *testing.T) {
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
 	yaml, countries := databases(t)
-	book := new(geo.Store)
-	c := edgetest.Parse(t, yaml+`rules:
+	module := geo.Module(nil)
+	e := edgetest.StartUsing(t, origin, yaml+`rules:
 - {name: europe, limit: 1000, match: {countries: [DE, FR]}}
 - {name: norway, limit: 1000, match: {countries: [NO]}}
 - {name: elsewhere, limit: 1000, match: {not: {countries: [DE, FR, NO]}}}
 - {name: host, limit: 1000, match: {asns: [64500, AS64501]}}
 - {name: no-host, limit: 1000, match: {not: {asns: [64500]}}}
 - {name: both, limit: 1000, match: {countries: [DE], asns: [64500], not: {sources: [192.0.2.7]}}}
-`)
-	c.Origins = edgetest.WithoutRules(t, origin).Origins
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Geo = book }))
+`, module)
 	f := func(client, want string) {
 		t.Helper()
 		before := verdicts(e)
@@ -63,16 +61,16 @@ func TestMatchGeo(t *testing.T) {
 	f("127.0.0.1", "elsewhere no-host")
 
 	geotest.Countries(t, countries, map[string]string{"203.0.113.0/24": "FR"})
-	if changed, err := book.Refresh(); len(changed) != 1 || err != nil {
-		t.Fatal(changed, err)
-	}
+	module.Reload(t.Context(), nil)()
 	f("203.0.113.1", "europe no-host")
 	f("192.0.2.1", "elsewhere host")
 	edgetest.Must(t, os.WriteFile(countries, []byte("an error page"), 0o600))
-	if changed, err := book.Refresh(); len(changed) != 0 || err == nil {
-		t.Fatal(changed, err)
-	}
+	module.Reload(t.Context(), nil)()
 	f("203.0.113.1", "europe no-host")
+	var state control.State
+	if module.State(&state); len(state.Unread) != 1 || state.Unread[0].Field != "geo.country" || state.Unread[0].From != countries {
+		t.Errorf("%+v", state.Unread)
+	}
 }
 
 // verdicts are the requests that each rule has let pass.
@@ -90,14 +88,12 @@ func verdicts(e *edgetest.Edge) map[string]float64 {
 func TestListGeo(t *testing.T) {
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
 	yaml, countries := databases(t)
-	book := new(geo.Store)
-	c := edgetest.Parse(t, yaml+`
+	module := geo.Module(nil)
+	e := edgetest.StartUsing(t, origin, yaml+`
 deny: [203.0.113.9, "country:FR", "asn:64501"]
 allow: ["country:NO", "asn:64500", "country:FR"]
 rules: [{name: all, limit: 1, window: 1h}]
-`)
-	c.Origins = edgetest.WithoutRules(t, origin).Origins
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Geo = book }))
+`, module)
 	f := func(client, want string) {
 		t.Helper()
 		for _, want := range strings.Fields(want) {
@@ -115,9 +111,7 @@ rules: [{name: all, limit: 1, window: 1h}]
 	f("192.0.2.200", "200 429 429")   // DE, and of no system
 	f("203.0.113.1", "200 429")       // nothing is known of it
 	geotest.Countries(t, countries, map[string]string{"192.0.2.200/32": "FR"})
-	if _, err := book.Refresh(); err != nil {
-		t.Fatal(err)
-	}
+	module.Reload(t.Context(), nil)()
 	f("192.0.2.200", "403")
 	f("2001:db8:1::1", "200 429") // in no country any more; nothing counted while it was allowed
 }
@@ -135,9 +129,7 @@ func TestKeyGeo(t *testing.T) {
 		{"[asn, country]", "192.0.2.1 192.0.2.2 2001:db8::1 192.0.2.3", "200 200 200 429"},
 		{"[source, country]", "192.0.2.1 192.0.2.2 192.0.2.1 192.0.2.1", "200 200 200 429"},
 	} {
-		c := edgetest.Parse(t, yaml+"rules: [{name: r, limit: 2, window: 1h, key: "+s.key+"}]\n")
-		c.Origins = edgetest.WithoutRules(t, origin).Origins
-		e := edgetest.StartConfig(t, c)
+		e := edgetest.StartUsing(t, origin, yaml+"rules: [{name: r, limit: 2, window: 1h, key: "+s.key+"}]\n", geo.Module(nil))
 		var got []string
 		for _, client := range strings.Fields(s.clients) {
 			answer, _ := e.Get("/", "X-Key: k", "X-Forwarded-For: "+client)
