@@ -310,7 +310,7 @@ func (w *wish) answer(tr *http.Transport, url string) string {
 		said += " page"
 	case strings.Contains(text, "data-question="):
 		said += " challenge page"
-	case strings.Contains(text, "has not accepted what you sent"):
+	case strings.Contains(text, "What you sent has not been accepted"):
 		said += " challenge page for what cannot be sent again"
 	case text != "":
 		said += " " + text
