@@ -226,8 +226,8 @@ func (x *Exchange) judge() *message.Refusal {
 	}
 	d.WiderPrefixes = x.covering
 	if len(x.snap.actions) > 0 && !d.CountsApart() {
-		d.WiderPrefixes = append(x.covering, rules.Everybody)
-		x.covering = d.WiderPrefixes[:len(x.covering)] // with the room
+		d.Everybody = append(x.covering, rules.Everybody)
+		x.covering = d.Everybody[:len(x.covering)] // with the room
 	}
 	x.measured()
 	x.note()

@@ -109,6 +109,10 @@ func (c *Admin) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny || m.Rule == Maintenance {
 				continue
 			}
+			// An order of before the rule had another action
+			if r := in.Rules.ByName(m.Rule); m.Source == Everybody && r != nil && !r.ForEverybody() {
+				continue
+			}
 			if src, err := counter.ParseSource(m.Source); err == nil {
 				c.inKernel(&m.Mitigation, src)
 				c.describe(&in, &m.Mitigation, src)

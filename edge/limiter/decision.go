@@ -45,6 +45,9 @@ type Decision struct {
 	// WiderPrefixes are wider sources that the client belongs to, and of which operators have said
 	// something (mitigation.Table.WiderPrefixes).
 	WiderPrefixes []counter.Source
+	// Everybody is the same and a source that all come under, for rules that have it; nil: it is
+	// WiderPrefixes.
+	Everybody []counter.Source
 
 	reservations []counter.Reservation
 	replies      []<-chan struct{}
@@ -146,7 +149,7 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.reservations)
 	clear(d.replies)
-	d.Results, d.WiderPrefixes = d.Results[:0], nil
+	d.Results, d.WiderPrefixes, d.Everybody = d.Results[:0], nil, nil
 	d.reservations, d.replies = d.reservations[:0], d.replies[:0]
 	clear(d.slots)
 	clear(d.kept)
@@ -203,6 +206,9 @@ type Rule struct {
 
 	// A shadow that is no part of the request's verdict: what it says is in its result alone
 	Observer bool
+
+	// What operators say of all that come under it holds (Decision.Everybody)
+	Everybody bool
 
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many

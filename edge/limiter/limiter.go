@@ -106,9 +106,13 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 func (l *Limiter) blocked(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
-		until := l.Blocks.UntilOf(r.key(), d.WiderPrefixes, now)
+		covering := d.WiderPrefixes
+		if r.Rule.Everybody && d.Everybody != nil {
+			covering = d.Everybody
+		}
+		until := l.Blocks.UntilOf(r.key(), covering, now)
 		if r.Rule.VariantOf != 0 {
-			until = l.said(r, d.WiderPrefixes, now, until)
+			until = l.said(r, covering, now, until)
 		}
 		if until.IsZero() {
 			continue

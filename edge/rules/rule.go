@@ -155,6 +155,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if r.Headers, err = c.Response.headers(); err != nil {
 		return nil, fmt.Errorf("rule %s: response.headers: %w", c.Name, err)
 	}
+	r.Rule.Everybody = r.apart != nil
 	if err = r.addLimits(estimate, apart); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}

@@ -507,6 +507,28 @@ func TestEverybodyIsChallengedByHand(t *testing.T) {
 	s.want("after", 200, "hello", "/search", html, from("192.0.2.1"))
 }
 
+// A rule that no longer challenges refuses nobody because it had challenged everybody.
+func TestChallengeOfEverybodyEndsWithTheAction(t *testing.T) {
+	yaml := strings.Replace(rule, "limit: 2", "limit: 100", 1) +
+		"- {name: other, match: {path: /other}, key: path, limit: 100, action: challenge}\n"
+	s := start(t, yaml)
+	_, err := s.Block("pages", "*", time.Hour, "", control.Operator{Who: "ann"}, time.Now())
+	edgetest.Must(t, err)
+	s.want("a browser", 429, "One moment", "/search", html)
+	for change, on := range map[string]int{"action: refuse": 0, "action: close": 0,
+		"action: challenge\n  mode: shadow": 1} {
+		edgetest.Must(t, s.Reload("source: {trust: [127.0.0.1]}\n"+strings.Replace(yaml,
+			"  action: challenge\n  challenge: {difficulty: 6, pass_limit: 3}\n",
+			"  "+change+"\n", 1)))
+		s.want(change, 200, "hello", "/search", html)
+		if n, m := len(s.OnEverybody(time.Now())), len(s.Mitigations(time.Now())); n != on || m != on {
+			t.Errorf("%s: %d rules challenge everybody, %d blocks are shown, want %d", change, n, m, on)
+		}
+	}
+	edgetest.Must(t, s.Reload("source: {trust: [127.0.0.1]}\n"+yaml))
+	s.want("it challenges again", 429, "One moment", "/search", html)
+}
+
 // A connection whose client was refused is judged before its head is shown: questions and answers
 // are the same there.
 func TestChallengeOnAConnectionOfMany(t *testing.T) {
