@@ -25,7 +25,6 @@ func (s *Server) Collector() prometheus.Collector {
 		snap.rules.Collect(to)
 		snap.origins.Collect(to, now)
 		s.collectLeaves(to)
-		s.wall.Collect(to)
 		for _, m := range s.use {
 			if m.Collect != nil {
 				m.Collect(to)

@@ -55,7 +55,6 @@ import (
 	"sluice/edge/rules/key"
 	"sluice/edge/tryout"
 	"sluice/edge/upstream"
-	"sluice/edge/wall"
 	"sluice/mitigation"
 )
 
@@ -105,7 +104,6 @@ type Server struct {
 	warn       func(message string, args ...any)
 
 	lists *lists.Store
-	wall  *wall.Wall
 
 	*control.Admin // what operators see and say
 }
@@ -168,7 +166,7 @@ func New(o Options) (*Server, error) {
 		Requests: s.heaviest.requests, Refusals: s.heaviest.refusals,
 		NotEnforced: s.heaviest.notEnforced, Keys: s.heaviest.keys,
 		Events: o.Events,
-		Kernel: s.inKernel,
+		Kernel: o.Use.inKernel,
 	})
 	if s.bounds.wait > 0 {
 		s.limiter.Wait = s.wait
@@ -181,7 +179,6 @@ func New(o Options) (*Server, error) {
 	if s.events != nil {
 		o.Blocks.Observe = s.learned
 	}
-	s.wall = s.newWall()
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err

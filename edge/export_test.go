@@ -20,19 +20,16 @@ import (
 
 const MaxRequestID = maxRequestID
 
-func (s *Server) Limiter() *limiter.Limiter           { return &s.limiter }
-func (s *Server) RuleSet() *rules.Set                 { return s.snap.Load().rules }
-func (s *Server) Sources() *address.Sources           { return s.snap.Load().sources }
-func (s *Server) HTTP() *fasthttp.Server              { return s.listening.http }
-func (s *Server) AtLimit() *seen.AtLimit              { return s.heaviest.atLimit }
-func (s *Server) Asking() *top.Top                    { return s.heaviest.requests }
-func (s *Server) Seconds() *buckets.Histogram         { return s.stats.seconds }
-func (s *Server) Wait(replies []<-chan struct{})      { s.wait(replies) }
-func (s *Server) LastAccepted() <-chan struct{}       { return s.listening.listeners[0].Ended }
-func (s *Server) Shed(peer netip.Addr) counter.Source { return s.shed(peer) }
-func (s *Server) BlockedPrefix(p netip.Prefix, now time.Time) time.Time {
-	return s.blockedPrefix(p, now)
-}
+func (s *Server) Limiter() *limiter.Limiter             { return &s.limiter }
+func (s *Server) RuleSet() *rules.Set                   { return s.snap.Load().rules }
+func (s *Server) Sources() *address.Sources             { return s.snap.Load().sources }
+func (s *Server) HTTP() *fasthttp.Server                { return s.listening.http }
+func (s *Server) AtLimit() *seen.AtLimit                { return s.heaviest.atLimit }
+func (s *Server) Asking() *top.Top                      { return s.heaviest.requests }
+func (s *Server) Seconds() *buckets.Histogram           { return s.stats.seconds }
+func (s *Server) Wait(replies []<-chan struct{})        { s.wait(replies) }
+func (s *Server) LastAccepted() <-chan struct{}         { return s.listening.listeners[0].Ended }
+func (s *Server) Shed(peer netip.Addr) counter.Source   { return s.shed(peer) }
 func (s *Server) Awaited() int                          { return s.listening.http2.Awaited() }
 func (s *Server) Begin(on *front.HeadFilter) *Beginning { return &Beginning{s.beginHTTP1(on)} }
 

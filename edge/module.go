@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -52,6 +53,8 @@ type Module struct {
 	Reload  func(ctx context.Context, c *config.Config) (done func())
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
+	// Kernel returns how the kernel refuses a prefix; nil: it does not.
+	Kernel func(netip.Prefix) *control.Kernel
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
 	// once.
 	Commands []operator.Command
@@ -104,6 +107,8 @@ type Points struct {
 	// Answers are called before an answer of the edge's own goes out.
 	Answers   []func(*Exchange)
 	Observers []Observer
+	// Closed is called with the source of each connection that is closed because it is blocked.
+	Closed func(netip.Prefix)
 	// InForce is called as the configuration comes into force, before the first request under it;
 	// nil: the module need not know.
 	InForce func()
@@ -225,6 +230,9 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 				to.answered = append(to.answered, o.Answered)
 			}
 		}
+		if p.Closed != nil {
+			to.closed = append(to.closed, p.Closed)
+		}
 		if p.InForce != nil {
 			to.inForce = append(to.inForce, p.InForce)
 		}
@@ -295,6 +303,19 @@ func (all Modules) State(to *control.State) {
 			m.State(to)
 		}
 	}
+}
+
+// inKernel returns how the kernel refuses a prefix; nil: it does not.
+func (all Modules) inKernel(p netip.Prefix) *control.Kernel {
+	for _, m := range all {
+		if m.Kernel == nil {
+			continue
+		}
+		if is := m.Kernel(p); is != nil {
+			return is
+		}
+	}
+	return nil
 }
 
 // hello finds out what modules want of a ClientHello; nil: nothing.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -48,6 +49,7 @@ type snapshot struct {
 	answered      []func(*Exchange, *Outcome) // told of each request
 	watches       []func(*Exchange) Watcher
 	inForce       []func()
+	closed        []func(netip.Prefix)
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool
 	hellos        []func(*tls.ClientHelloInfo) any

@@ -1,6 +1,6 @@
 // Sluice-wall refuses new connections of blocked sources in the kernel. It is the only part of
 // Sluice with CAP_NET_ADMIN: an edge sends it the sources to refuse, over a Unix socket and for
-// seconds at a time (edge/wall), and it keeps a table of its own in nftables.
+// seconds at a time (edge/modules/wall), and it keeps a table of its own in nftables.
 //
 // The process starts with an empty table and removes it when it stops. Entries that a killed
 // process leaves behind end with their leases.

@@ -16,10 +16,12 @@ func TestMinimal(t *testing.T) {
 		"access_log":                {"access_log: {file: /dev/null}\n", "the access log"},
 		"acme.hosts":                {"listen_tls: ':8443'\nstate_dir: /tmp\nacme: {hosts: [a.example], agree: true}\n", "ACME"},
 		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
+		"limit_api.listen":          {"limit_api: {listen: '127.0.0.1:1'}\n", "the limit API"},
 		"listen.redirect":           {"listen: {address: '127.0.0.1:1', redirect: 443}\n", "redirects to https"},
 		"plans.store":               {"plans: {key: 'header:X-Key', store: 'sqlite:/plans'}\n", "drivers of databases"},
 		"rate_limit_service.listen": {"rate_limit_service: {listen: '127.0.0.1:1'}\n", "Envoy's rate limit service"},
 		"tracing.endpoint":          {"tracing: {endpoint: 'http://127.0.0.1:4318'}\n", "OpenTelemetry"},
+		"wall.socket":               {"shed: kernel\nwall: {socket: /run/w.sock}\n", "the wall in the kernel"},
 		"":                          {"verdict_header: true\n", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "sluice.yaml")

@@ -19,6 +19,7 @@ import (
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
+	"sluice/edge/modules/wall"
 )
 
 // What stands here, and in files with the same condition under internal and
@@ -33,7 +34,7 @@ func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modul
 		geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
-		ratelimit.Module(), limitapi.Module(), importer.Module()}
+		ratelimit.Module(), limitapi.Module(), wall.Module(), importer.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs

@@ -12,7 +12,7 @@ func (d *daemon) state() control.State {
 	now := time.Now()
 	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(),
 		Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{},
-		Unkept: shared.Unkept(), Wall: server.Wall(), Listeners: d.at.status()}
+		Unkept: shared.Unkept(), Listeners: d.at.status()}
 	if d.issued != nil {
 		s.Certificates = d.issued.Status()
 	}

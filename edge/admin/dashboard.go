@@ -118,7 +118,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	now, c := time.Now(), a.Edge.Config()
 	s := summary{
 		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(),
-		Wall: a.Edge.Wall(), Load: view.NewLoad(families),
+		Load:  view.NewLoad(families),
 		Rules: []ruleLoad{}, Nodes: []nodeLoad{},
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown),
 		Events: a.Edge.Events().Since(since),
@@ -126,7 +126,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	s.Keys, _ = a.Edge.TopKeys(seen.Requests, topShown, "") // of no rule, which could be absent
 	s.RefusedKeys, _ = a.Edge.TopKeys(seen.Refused, topShown, "")
 	if a.State != nil {
-		s.Failed = a.State().Failed
+		state := a.State()
+		s.Failed, s.Wall = state.Failed, state.Wall
 	}
 	if m := a.Edge.MaintenanceNow(now); m.On {
 		s.Maintenance = &m

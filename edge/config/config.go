@@ -60,7 +60,6 @@ type Config struct {
 	CheckPath string
 	// What becomes of new connections of sources that are blocked; see Server.shed
 	Shed          Shed
-	Wall          Wall
 	Shadow        bool // every rule that is not off is a shadow
 	VerdictHeader bool // answers carry Sluice-Verdict
 	Plans         rules.PlansConfig
@@ -103,11 +102,6 @@ const (
 
 // Closes reports whether the edge closes such connections.
 func (s Shed) Closes() bool { return s == Connection || s == Kernel }
-
-// Wall is where sluice-wall listens.
-type Wall struct {
-	Socket string // "": nowhere
-}
 
 // PoP is which PoP the edge belongs to and how it shares its counts.
 type PoP struct {
@@ -201,7 +195,8 @@ func (c *Config) Check() error {
 		return errors.New("pop.wait is 0 but a rule has check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && c.hasConcurrency():
 		return errors.New("pop.wait is 0 but a rule has a concurrency, whose requests wait for the tier: give pop.wait a time, such as 5ms")
-	case c.Shed == Kernel && c.Wall.Socket == "":
+	case c.Shed == Kernel && !slices.ContainsFunc(c.Modules,
+		func(m Module) bool { return m.InKernel != nil && m.InKernel(c) }):
 		return errors.New("shed is kernel but nothing says where sluice-wall is: give wall.socket, such as /run/sluice-wall/wall.sock")
 	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
 		return errors.New("check_path is " + c.CheckPath +

@@ -115,9 +115,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"shed":    oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
-		"wall": func(n ast.Node) {
-			r.mapping(n, "wall", fields{"socket": r.orNone("wall.socket", &c.Wall.Socket)})
-		},
 		"check_path": r.text("check_path", func(n ast.Node, text string) {
 			if _, err := ParseCheckPath(text); err != nil {
 				r.fail(n, "check_path: %v", err)

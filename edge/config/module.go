@@ -53,6 +53,9 @@ type Module struct {
 	// Certifies reports that the module gets the certificates of listeners that have none of their
 	// own; nil: it never does.
 	Certifies func(*Config) bool
+	// InKernel reports that the module has the kernel refuse connections, as shed: kernel wants;
+	// nil: it never does.
+	InKernel func(*Config) bool
 	// Service returns what programs call at a listener of the module's; nil: nothing.
 	Service func(*Config) Service
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.

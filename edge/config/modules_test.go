@@ -18,6 +18,7 @@ import (
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
+	"sluice/edge/modules/wall"
 )
 
 // TestMain names the modules by which the pages, the schema and the errors are made: those of
@@ -26,6 +27,6 @@ func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
 		acme.Module(nil), geo.Module(nil), accesslog.Module(), tracing.Module(""),
-		ratelimit.Module(), limitapi.Module()}.Config())
+		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())
 	os.Exit(m.Run())
 }

@@ -15,4 +15,5 @@ var missing = map[string]string{
 	"plans.store":               "drivers of databases",
 	"rate_limit_service.listen": "Envoy's rate limit service",
 	"tracing.endpoint":          "OpenTelemetry",
+	"wall.socket":               "the wall in the kernel",
 }

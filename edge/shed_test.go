@@ -53,7 +53,7 @@ func drawPrefixes(t *rapid.T, name string) string {
 // drawWallYAML is a configuration whose rules are of all kinds that differ in whether a connection may be shed by them.
 func drawWallYAML(t *rapid.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nshed: %s\nwall: {socket: /run/wall.sock}\nallow: %s\ndeny: %s\n",
+	fmt.Fprintf(&b, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nshed: %s\nallow: %s\ndeny: %s\n",
 		rapid.SampledFrom([]string{"kernel", "kernel", "kernel", "connection"}).Draw(t, "shed"), drawPrefixes(t, "allow"), drawPrefixes(t, "deny"))
 	fmt.Fprintf(&b, "source: {ipv4_prefix: %d, ipv6_prefix: %d, trust: %s}\n", rapid.SampledFrom([]int{32, 30}).Draw(t, "v4"),
 		rapid.SampledFrom([]int{64, 128, 40}).Draw(t, "v6"), drawPrefixes(t, "trust"))
@@ -183,7 +183,8 @@ func (w *wallWorld) tryPrefix(t *rapid.T, p netip.Prefix, eligible bool, now tim
 }
 
 func parseWall(t *rapid.T, yaml string) edge.Options {
-	c, err := config.Parse("test.yaml", []byte(yaml))
+	walls := config.Module{Name: "walls", InKernel: func(*config.Config) bool { return true }}
+	c, err := config.Parser{Modules: []config.Module{walls}}.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err, yaml)
 	}

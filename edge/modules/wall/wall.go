@@ -14,6 +14,7 @@
 //	 what is quiet     ◀── Report: SYNs refused, by entry
 //
 // The package decides nothing: Options.Blocked says whether every request from a prefix is refused.
+// module.go plugs it in.
 // No request waits for it. Without the helper the set is empty, and the edge closes such
 // connections itself.
 package wall
