@@ -37,7 +37,8 @@ race: export GORACE ?= atexit_sleep_ms=10
 
 test: # the tests that need Go alone: they start no other program, and wait for nothing but themselves
 	$(GO) test -vet=off -shuffle=on -timeout 15m ./...
-	$(GO) test -vet=off -tags minimal -run '^TestMinimal' ./cmd/sluice ./cmd/sluice-loadgen/internal/whatif
+	$(GO) test -vet=off -tags minimal -shuffle=on ./cmd/sluice/...
+	$(GO) test -vet=off -tags minimal -run '^TestMinimal' ./cmd/sluice-loadgen/internal/whatif
 
 test-system: needs # those that start processes and other programs (files with the tag "system"), and the chart's; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -tags system -vet=off -shuffle=on -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build system' cmd/sluice* edge pop | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"sluice/pop"
 	"sluice/pop/secret"
 )
+
+// withoutPart is an error of a program that was built without modules alone (-tags minimal).
+var withoutPart = regexp.MustCompile(`[a-z_.]+: this program was built without .*`)
 
 // What a start would find, a check finds, all of it, and starts nothing; what will hurt is warned of and is no failure.
 func TestCheck(t *testing.T) {
@@ -139,6 +143,9 @@ func TestCheck(t *testing.T) {
 			file := put("sluice.yaml", yaml, 0o600)
 			var stdout, stderr bytes.Buffer
 			code := run([]string{"check", file}, &stdout, &stderr)
+			if m := withoutPart.FindSubmatch(stderr.Bytes()); m != nil {
+				t.Skipf("%s: TestMinimal has such errors", m[0])
+			}
 			want := append([]string(nil), test.wrong...)
 			for _, w := range test.warned {
 				want = append(want, "warning: "+w)
