@@ -93,19 +93,23 @@ type Server struct {
 	secret    key.Secret
 	pools     pools
 
-	// What is seen of requests
-	stats      *stats
-	heaviest   heaviest
-	unbelieved address.Unbelieved
-	tries      tryout.Registry
-	peaks      peaks.Registry
-	name       string
-	events     *events.Log
-	warn       func(message string, args ...any)
+	observed
+	tries  tryout.Registry
+	peaks  peaks.Registry
+	name   string
+	events *events.Log
+	warn   func(message string, args ...any)
 
 	lists *lists.Store
 
 	*control.Admin // what operators see and say
+}
+
+// observed is what is seen of requests.
+type observed struct {
+	stats      *stats
+	heaviest   heaviest
+	unbelieved address.Unbelieved
 }
 
 // listening is where clients come in.
@@ -149,10 +153,9 @@ func New(o Options) (*Server, error) {
 		bounds: bounds{wait: c.PoP.Wait, limits: c.Limits, proxy: proxy.Bounds{
 			BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}},
 		secret:   key.NewSecret(o.Secret),
-		stats:    newStats(),
+		observed: observed{stats: newStats(), heaviest: newHeaviest()},
 		name:     o.Name,
 		events:   o.Events,
-		heaviest: newHeaviest(),
 		warn:     o.Warn, use: o.Use, lists: o.Lists,
 	}
 	if s.lists == nil {
