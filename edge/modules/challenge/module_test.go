@@ -16,6 +16,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/edgetest"
 	"sluice/edge/modules/challenge"
+	"sluice/edge/rules"
 )
 
 // A site is an edge whose rules may challenge, with its origin.
@@ -527,6 +528,27 @@ func TestChallengeOfEverybodyEndsWithTheAction(t *testing.T) {
 	}
 	edgetest.Must(t, s.Reload("source: {trust: [127.0.0.1]}\n"+yaml))
 	s.want("it challenges again", 429, "One moment", "/search", html)
+}
+
+// A rule that challenges is tried as one that refuses: whom it would refuse it would challenge.
+func TestChallengeIsTriedAsARefusal(t *testing.T) {
+	s := start(t, rule)
+	tried, err := s.Config().ParseRule("t", []byte(
+		`{"limit": 1, "key": "path", "action": "challenge", "challenge": {"difficulty": 6}}`))
+	edgetest.Must(t, err)
+	tried, err = rules.Triable(tried)
+	edgetest.Must(t, err)
+	if tried.Action != rules.Refuse || tried.Mode != rules.Shadow {
+		t.Errorf("tried with action %s, mode %s", tried.Action, tried.Mode)
+	}
+	defaults := s.Config().RuleDefaults()
+	set, err := rules.New(nil, defaults, nil)
+	edgetest.Must(t, err)
+	edgetest.Must(t, set.Try([]rules.Config{tried}, defaults,
+		func(string) *rules.Tally { return nil }))
+	if len(set.Trials) != 1 || set.Trials[0].ForEverybody() {
+		t.Errorf("%d rules are tried", len(set.Trials))
+	}
 }
 
 // A connection whose client was refused is judged before its head is shown: questions and answers
