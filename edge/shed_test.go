@@ -69,7 +69,7 @@ func drawWallYAML(t *rapid.T) string {
 	return b.String()
 }
 
-// respond does something that changes who is blocked.
+// say does something that changes who is blocked, for longer than the test takes on a busy machine.
 func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	limits := w.RuleSet().EachLimit()
 	var keys []uint32
@@ -88,7 +88,7 @@ func (w *wallWorld) say(t *rapid.T, now time.Time) {
 			terms = l.Version()
 		}
 	}
-	bit := mitigation.Bit{Start: now, End: now.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second), By: mitigation.ByPoP, Version: terms}
+	bit := mitigation.Bit{Start: now, End: now.Add(time.Duration(rapid.IntRange(600, 3600).Draw(t, "seconds")) * time.Second), By: mitigation.ByPoP, Version: terms}
 	what := rapid.SampledFrom([]string{"verdict", "verdict", "verdict", "operator", "operator", "allow", "lift"}).Draw(t, "what")
 	switch what {
 	case "operator":
