@@ -15,8 +15,9 @@ import "time"
 type attention struct {
 	looked  time.Time
 	request time.Time // when there was last known to have been one
-	// Looks are as near as they may be: requests need not wake this edge, because the timer does
-	busy bool
+	// Looks are as near as they may be, more than once: requests need not wake this edge, because the
+	// timer does
+	busy, near bool
 }
 
 const (
@@ -61,7 +62,8 @@ func (m *Machine) attend(now time.Time) bool {
 		}
 		return false
 	}
-	a.looked, a.busy = now, asked && since < 2*Soonest || m.logs.Moved(now)
+	near := asked && since < 2*Soonest
+	a.looked, a.busy, a.near = now, near && a.near || m.logs.Moved(now), near
 	m.config.Blocks.Renew(!a.busy)
 	return true
 }

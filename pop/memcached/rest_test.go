@@ -29,12 +29,14 @@ func (e *edge) attack(t *testing.T, n uint32) {
 }
 
 // atRest starts three edges over two nodes, which nobody asks for a while.
-func atRest(t *testing.T) ([]*edge, pipes, []string) {
+func atRest(t *testing.T) ([]*edge, pipes, []string) { return atRestUnder(t, 20) }
+
+func atRestUnder(t *testing.T, limit uint32) ([]*edge, pipes, []string) {
 	p, names := newPipes(2)
 	t.Cleanup(p.close)
 	var edges []*edge
 	for i := range uint64(3) {
-		e := startEdge(t, i+1, newRule(t, 20, time.Minute, 10*time.Minute), names, p.dial)
+		e := startEdge(t, i+1, newRule(t, limit, time.Minute, 10*time.Minute), names, p.dial)
 		t.Cleanup(func() { e.stop() })
 		edges = append(edges, e)
 	}
@@ -158,4 +160,24 @@ func TestRestIsCheap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFewRequestsWakeSeldom: each request wakes an edge once, its report's answer and a look of its own follow, and little else.
+func TestFewRequestsWakeSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		edges, _, _ := atRestUnder(t, 1000)
+		const requests = 400
+		before := edges[0].tier.Stats().Steps
+		for i := range uint32(requests) {
+			if !edges[0].ask(address(i % 20)) {
+				t.Fatal("a request is refused: the blocks would be counted as well")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if each := float64(edges[0].tier.Stats().Steps-before) / requests; each > 4.4 {
+			t.Errorf("%.2f steps for a request, 20 requests a second; want 4.4 at most", each)
+		} else {
+			t.Logf("%.2f steps for a request", each)
+		}
+	})
 }
