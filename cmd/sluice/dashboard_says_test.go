@@ -12,12 +12,18 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"sluice/edge/modules/geo/geotest"
 )
 
 // The page says in one line how it is, whether nobody is blocked or many are; with -screenshots ten times as many are.
 func TestDashboardSays(t *testing.T) {
 	t.Parallel()
-	p := start(t, origin(t), "--config", write(t, "source: {trust: [127.0.0.0/8]}\nrules: [{name: all, limit: 1, window: 1m, mitigation_timeout: 1h}, {name: trial, limit: 1, mode: shadow}]\n"))
+	geo := t.TempDir()
+	geotest.Countries(t, geo+"/country.mmdb", map[string]string{"10.1.0.0/20": "DE"})
+	geotest.Systems(t, geo+"/asn.mmdb", map[string]uint32{"10.1.0.0/20": 64500})
+	p := start(t, origin(t), "--config", write(t, fmt.Sprintf("source: {trust: [127.0.0.0/8]}\ngeo: {country: %[1]s/country.mmdb, asn: %[1]s/asn.mmdb}\n"+
+		"rules: [{name: all, limit: 1, window: 1m, mitigation_timeout: 1h}, {name: trial, limit: 1, mode: shadow}]\n", geo)))
 	b := browse(t)
 	b.open("http://" + p.back + "/")
 	many := 1000
@@ -43,6 +49,9 @@ func TestDashboardSays(t *testing.T) {
 			want = fmt.Sprintf(`/^%s sources are blocked under rule all/`, map[int]string{10: "10", 1000: "1,000", 10_000: "10,000"}[blocked])
 		}
 		b.until(want + `.test(document.querySelector("#says").textContent) && document.querySelector("#state").textContent === "live"`)
+		if blocked == 10 {
+			b.until(row("blocked", "10.1.0.7", "DE, AS 64500"))
+		}
 		b.shoot(fmt.Sprintf("blocked-%d", blocked))
 	}
 	p.stop(os.Interrupt)

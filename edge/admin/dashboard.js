@@ -186,6 +186,17 @@ const button = (text, label, act, kind = "") => td => {
 };
 const sourceLink = source => source ? button(source, "", () => openSource(source), "link") : "";
 
+// sourceAndPlace is sourceLink, and below it what is known of the address, such as its country and network.
+const sourceAndPlace = (source, known) => td => {
+  sourceLink(source)(td);
+  let place = td.querySelector("div");
+  if (!place && known) {
+    place = td.appendChild(document.createElement("div"));
+    place.className = "soft";
+  }
+  if (place) put(place, known || "");
+};
+
 // used is a cell that shows how much of a limit is used, and perhaps by whom.
 const used = (estimate, limit, source) => td => {
   if (!td.firstElementChild) {
@@ -321,7 +332,7 @@ function overLimit(m) {
 const shownKey = k => [k.key_start && k.key_start + "…", k.plan].filter(x => x).join(" · ");
 
 function blockedRows(list) {
-  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), now?.whole && (m.by === "edge" || m.by === "pop") ? "an edge" : by[m.by] || m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": ") + (m.not_on?.length ? ` (not on ${m.not_on.join(", ")})` : ""), until(m.end),
+  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceAndPlace(m.source, m.known), m.policy || ruleName(m.rule), now?.whole && (m.by === "edge" || m.by === "pop") ? "an edge" : by[m.by] || m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": ") + (m.not_on?.length ? ` (not on ${m.not_on.join(", ")})` : ""), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }

@@ -105,7 +105,6 @@ func (l *Looked) UnmarshalJSON(text []byte) error {
 
 // addFacts adds what is known of an address.
 func (l *Looked) addFacts(facts []*key.Fact, addr netip.Addr) {
-	var words []string
 	for _, f := range facts {
 		value := f.OfAddress(addr)
 		if value == "" {
@@ -117,9 +116,19 @@ func (l *Looked) addFacts(facts []*key.Fact, addr netip.Addr) {
 		if l.Facts[f.Name] = value; f.Numbers {
 			l.Facts[f.Name] = json.Number(value)
 		}
-		words = append(words, f.Before+value)
 	}
-	l.Known = strings.Join(words, ", ")
+	l.Known = known(facts, addr)
+}
+
+// known is what is known of an address, in words.
+func known(facts []*key.Fact, addr netip.Addr) string {
+	var words []string
+	for _, f := range facts {
+		if value := f.OfAddress(addr); value != "" {
+			words = append(words, f.Before+value)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit

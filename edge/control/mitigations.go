@@ -52,6 +52,9 @@ type Mitigation struct {
 	// counted it of late
 	KeyStart string `json:"key_start,omitempty"`
 	Plan     string `json:"plan,omitempty"` // of the client, as HeavyKey has it
+
+	// Of one that an Overview shows: what is known of the address, as Looked has it
+	Known string `json:"known,omitempty"`
 }
 
 // Kernel is how the kernel refuses new connections of a source.

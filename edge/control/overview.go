@@ -101,6 +101,10 @@ func (c *Admin) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			m := shown(e)
 			c.inKernel(&m, e.key.Source)
 			c.describe(&in, &m, e.key.Source)
+			// Of a wider prefix than a client's, each address may be somewhere else
+			if p, is := e.key.Source.Prefix(); is && in.Sources.Of(p.Addr()) == e.key.Source {
+				m.Known = known(in.Facts, p.Addr())
+			}
 			to.List = append(to.List, m)
 		}
 	}

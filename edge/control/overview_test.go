@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/counter"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
@@ -54,4 +57,38 @@ func sourcesOf(e Extract) string {
 		list = append(list, m.Source)
 	}
 	return strings.Join(list, " ")
+}
+
+// An overview says what is known of an address, and of a prefix only where it is one client's: a wider one may be anywhere.
+func TestOverviewKnowsPlaces(t *testing.T) {
+	c := newPlane(t, "rules: [{name: r, limit: 1}]")
+	view := c.with.View()
+	view.Facts = []*key.Fact{
+		{Name: "country", Mark: "country:", Find: func(b []byte, v *key.View) []byte { return append(b, "DE"...) }},
+		{Name: "asn", Mark: "asn:", Before: "AS ", Find: func(b []byte, v *key.View) []byte {
+			if v.Client.Is4() {
+				b = append(b, "64500"...)
+			}
+			return b
+		}},
+		{Name: "ja4", Find: func(b []byte, _ *key.View) []byte { return append(b, "of a request"...) }},
+	}
+	c.with.View = func() View { return view }
+	now := time.Now()
+	want := map[string]string{"192.0.2.7": "DE, AS 64500", "2001:db8::/64": "DE", "192.0.2.0/24": "", "#00000000000000000000000000000001": ""}
+	for source := range want {
+		src, err := counter.ParseSource(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := view.Rules.ByName("r")
+		c.with.Limiter.Blocks.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now, End: now.Add(time.Hour), Version: r.Version()}, now)
+	}
+	got := make(map[string]string)
+	for _, m := range c.Overview(10, nil, now).Blocked.List {
+		got[m.Source] = m.Known
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
 }
