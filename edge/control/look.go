@@ -68,7 +68,7 @@ type Looked struct {
 	Rules []SourceState `json:"rules"`
 	// Of an address: the keys by which rules count it as well
 	ByKey []ByKey `json:"by_key,omitempty"`
-	// Of an address: what is known of it, by the names of key.Facts, which are fields like others
+	// Of an address: what is known of it, by the name of each key.Fact, which are fields like others
 	// in JSON, and in words
 	Facts map[string]any `json:"-"`
 	Known string         `json:"known,omitempty"`
