@@ -113,6 +113,9 @@ func TestLimitAPISurvivesUpgrades(t *testing.T) {
 		}
 		return nil
 	}, func() bool { return !l.ask(addr, `{"rule":"user","key":"alice"}`) })
+	if said := strings.Count(l.text(), " limit_api="+addr); said != 3 {
+		t.Errorf("%d of 3 processes say where they listen for programs:\n%s", said, l.text())
+	}
 }
 
 // answersOverUpgrades replaces a process twice, while calls are made that must not fail: who was blocked before stays so. Then it ends.

@@ -180,10 +180,14 @@ func (d *daemon) logStarted() {
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started",
 		New: version()})
-	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen",
+	said := []any{"version", version(), "pid", os.Getpid(), "listen",
 		strings.Join(addresses(d.at.front), " "), "listen_tls", strings.Join(addresses(d.at.secure),
 			" "), "admin", d.at.back.Addr().String(),
-		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
+		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached)}
+	for _, s := range d.services {
+		said = append(said, s.Name, s.at.Addr().String())
+	}
+	d.log.Info("serving", said...)
 	for _, w := range originsHere(c) {
 		d.log.Warn(w)
 	}
