@@ -28,7 +28,7 @@ func (x *Exchange) Known() *key.View {
 // Front is the client's end.
 func (x *Exchange) Front() Front { return x.front }
 
-// Respond answers with a refusal, in JSON, or with a page that is configured for it.
+// Respond answers with a refusal, in JSON, or what a module has in place of that.
 func (x *Exchange) Respond(r *message.Refusal) { x.respond(r) }
 
 // Begin begins an answer: its status, and what its body is; Add adds a line to its head. What they
@@ -46,6 +46,15 @@ func (x *Exchange) Room() *[]byte {
 	x.buf = x.buf[:0]
 	return &x.buf
 }
+
+// Replace replaces the body of the answer. Shared is one that stays as it is for good.
+func (x *Exchange) Replace(contentType string, body []byte, shared bool) {
+	r := &x.reply
+	r.ContentType, r.Body, r.Shared, r.length = contentType, body, shared, int64(len(body))
+}
+
+// ID names the request.
+func (x *Exchange) ID() []byte { return x.requestID() }
 
 // Status is that of the answer so far.
 func (x *Exchange) Status() int { return x.reply.Status }

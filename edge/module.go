@@ -104,6 +104,10 @@ type Points struct {
 	// Hello is called with each ClientHello, and returns what requests of the connection have in
 	// Request.Hello; nil: nothing.
 	Hello func(*tls.ClientHelloInfo) any
+	// Bodies replace the body of an answer of the edge's own by Add and Replace; retry is what its
+	// Retry-After says, if there is one. The first that reports true has done so. A rule's own body
+	// is not replaced, nor an action's of a module.
+	Bodies []func(x *Exchange, retry []byte) bool
 	// Answers are called before an answer of the edge's own goes out.
 	Answers   []func(*Exchange)
 	Observers []Observer
@@ -221,6 +225,7 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		if p.Hello != nil {
 			to.hellos = append(to.hellos, p.Hello)
 		}
+		to.bodies = append(to.bodies, p.Bodies...)
 		to.answers = append(to.answers, p.Answers...)
 		for _, o := range p.Observers {
 			if o.Watch != nil {

@@ -40,9 +40,30 @@ func (x *Exchange) respond(r *message.Refusal) {
 	if r.Header.Name != "" {
 		x.reply.add(r.Header.Name, r.Header.Value)
 	}
-	if x.snap.pages != nil {
-		x.page(retryAfter(r))
+	if len(x.snap.bodies) > 0 {
+		x.replaceBody(retryAfter(r))
 	}
+}
+
+// replaceBody has modules replace the body of an answer of the edge's own. A rule's own body is not
+// replaced, and a call of gRPC has none. retry is what Retry-After says.
+func (x *Exchange) replaceBody(retry []byte) {
+	if x.front == nil || !x.checks && x.IsGRPC() {
+		return
+	}
+	for _, replace := range x.snap.bodies {
+		if replace(x, retry) {
+			return
+		}
+	}
+}
+
+// retryAfter is what a refusal's Retry-After says; nothing if it has none.
+func retryAfter(r *message.Refusal) []byte {
+	if r.Header.Name != "Retry-After" {
+		return nil
+	}
+	return r.Header.Value
 }
 
 var (
@@ -214,8 +235,8 @@ func (x *Exchange) limited() {
 	retry := x.values[n:]
 	x.reply.add("Retry-After", retry)
 	x.ruleHeaders(r.Headers, retry)
-	if words && x.snap.pages != nil {
-		x.page(retry)
+	if words && len(x.snap.bodies) > 0 {
+		x.replaceBody(retry)
 	} else if len(own.Bodies) > 0 {
 		x.reply.add("Vary", accept)
 	}

@@ -15,7 +15,6 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
-	"sluice/edge/pages"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -39,14 +38,14 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	pages         *pages.Set // in place of the edge's own answers; nil: none
 
 	// What modules do: gates before deny and after it, which of them may wait, and who is told
 	// when the snapshot comes into force
 	proofs, gates []func(*Exchange) bool
 	mayWait       []func(*Exchange) bool
-	answers       []func(*Exchange)           // of the edge's own
-	answered      []func(*Exchange, *Outcome) // told of each request
+	bodies        []func(*Exchange, []byte) bool // in place of the edge's own
+	answers       []func(*Exchange)              // of the edge's own
+	answered      []func(*Exchange, *Outcome)    // told of each request
 	watches       []func(*Exchange) Watcher
 	inForce       []func()
 	closed        []func(netip.Prefix)
@@ -161,7 +160,7 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 		key.Marked(now.facts, c.DenyMarked))
 	now.allow = address.NewGroup(c.Allow, address.Named(named, c.AllowLists),
 		key.Marked(now.facts, c.AllowMarked))
-	now.verdictHeader, now.hsts, now.pages = c.VerdictHeader, c.HSTS.Value(), pages.New(c.Pages)
+	now.verdictHeader, now.hsts = c.VerdictHeader, c.HSTS.Value()
 	now.refusals, now.tags = refusals(set), set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
 	var had *upstream.Origins

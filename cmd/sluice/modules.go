@@ -15,6 +15,7 @@ import (
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
@@ -31,7 +32,7 @@ import (
 // passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		geo.Module(geo.Checked),
+		pages.Module(), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(), importer.Module()}

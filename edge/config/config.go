@@ -19,7 +19,6 @@ import (
 	"sluice/edge/listen"
 	"sluice/edge/lists"
 	"sluice/edge/message"
-	"sluice/edge/pages"
 	"sluice/edge/rules"
 	"sluice/edge/token"
 	"sluice/edge/upstream"
@@ -63,8 +62,7 @@ type Config struct {
 	Shadow        bool // every rule that is not off is a shadow
 	VerdictHeader bool // answers carry Sluice-Verdict
 	Plans         rules.PlansConfig
-	Pages         []pages.Config // in place of the edge's own answers
-	JWT           token.Config   // which tokens are believed, where rules count by what they claim
+	JWT           token.Config // which tokens are believed, where rules count by what they claim
 
 	// Modules are the features whose settings the configuration was read with, and Settings what
 	// their sections say, by their names.

@@ -122,10 +122,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.CheckPath = text
 			}
 		}),
-		"pages": func(n ast.Node) {
-			r.list(n, "pages",
-				func(n ast.Node) { r.page(n, c) })
-		},
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
 		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"plans":          func(n ast.Node) { r.plans(n, &c.Plans) },

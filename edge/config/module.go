@@ -29,10 +29,12 @@ import (
 //	string               words, "none or page"; "file": any, of which none is ""; "address": one to
 //	                     listen on, or none; without: any text
 //	a TextUnmarshaler    what it takes; "file": none as well
+//	Content              a file, of at most so many bytes as want says
 //	a slice              as one, each; with a tag each:"once" none may be there twice
 //	a struct             its settings, within; embedded: as if they were the struct's own
 //
-// What has a method Check() error is checked once it is read.
+// A section may be such a slice as well. What has a method Check() error is checked once it is read,
+// and a slice that has CheckLast() error after each of its entries.
 //
 // The tag need says what a setting is without which the section's others are nothing.
 type Module struct {
@@ -62,6 +64,12 @@ type Module struct {
 	Check func(*Config) error
 	// Weaknesses are what will hurt one day, a sentence each; nil: nothing can.
 	Weaknesses func(*Config) []string
+}
+
+// A Content is a file that the configuration names, and what it says.
+type Content struct {
+	File string // as it is written
+	Text []byte
 }
 
 // facts and actions are those of all modules.
@@ -150,7 +158,7 @@ func (r *reader) sections(n ast.Node, c *Config, to fields) fields {
 		}
 	}
 	for name, settings := range c.Settings {
-		to[name] = func(n ast.Node) { r.into(n, name, settings) }
+		to[name] = r.setting(name, "", settings)
 	}
 	if m, ok := n.(*ast.MappingNode); ok && r.others {
 		for _, v := range m.Values {
@@ -263,6 +271,14 @@ func (r *reader) setting(what string, tag reflect.StructTag, to any) func(ast.No
 			return oneOf(r, what, to, strings.Split(want, " or ")...)
 		}
 		return r.str(what, to)
+	case *Content:
+		return r.text(what, func(n ast.Node, text string) {
+			var err error
+			if to.Text, err = r.tree.Content(n, text, int64(bound(want, 0))); err != nil {
+				r.fail(n, "%s: %v", what, err)
+			}
+			to.File = text
+		})
 	case encoding.TextUnmarshaler:
 		return r.text(what, func(n ast.Node, text string) {
 			if text == "none" && want == "file" {
@@ -299,6 +315,11 @@ func (r *reader) slice(n ast.Node, what string, tag reflect.StructTag, to reflec
 			}
 		}
 		to.Set(reflect.Append(to, one.Elem()))
+		if c, can := to.Addr().Interface().(interface{ CheckLast() error }); can {
+			if err := c.CheckLast(); err != nil {
+				r.fail(n, "%s: %v", what, err)
+			}
+		}
 	})
 	r.check(n, what, all, to.Addr().Interface())
 }
@@ -332,7 +353,7 @@ func (r *reader) span(what, want string, to *time.Duration) func(ast.Node) {
 // shownSettings adds the sections of modules to what operators see.
 func (c *Config) shownSettings(to map[string]any) {
 	for name, settings := range c.Settings {
-		to[name] = shownStruct(reflect.ValueOf(settings).Elem())
+		to[name] = shownValue(reflect.ValueOf(settings).Elem(), "")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/tracing"
@@ -26,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		acme.Module(nil), geo.Module(nil), accesslog.Module(), tracing.Module(""),
+		acme.Module(nil), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())
 	os.Exit(m.Run())
 }

@@ -16,8 +16,8 @@ func Running(before, now *Config) *Config {
 	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
 	c.DenyMarked, c.AllowMarked = now.DenyMarked, now.AllowMarked
 	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
-	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath,
-		now.VerdictHeader, now.Pages
+	c.Origins, c.CheckPath, c.VerdictHeader = now.Origins, now.CheckPath,
+		now.VerdictHeader
 	c.Plans = now.Plans
 	c.Modules, c.Settings = now.Modules, running(before, now)
 	c.Plans.Store, c.Plans.Refresh = before.Plans.Store, before.Plans.Refresh
@@ -47,7 +47,7 @@ func (c *Config) Reloads(field string) bool {
 		}
 	}
 	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
-		top == "pages" || top == "lists"
+		top == "lists"
 }
 
 // Wait is a setting whose value in the file differs from the running one, until the edge starts

@@ -98,7 +98,6 @@ func Shown(c *Config) map[string]any {
 		"origins":    origins,
 		"shed":       c.Shed,
 		"check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
-		"pages": shownPages(c.Pages),
 		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also),
 			"default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)),
 			"refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},

@@ -12,6 +12,7 @@ var missing = map[string]string{
 	"geo.country":               "MaxMind's databases",
 	"limit_api.listen":          "the limit API",
 	"listen.redirect":           "redirects to https",
+	"pages":                     "pages",
 	"plans.store":               "drivers of databases",
 	"rate_limit_service.listen": "Envoy's rate limit service",
 	"tracing.endpoint":          "OpenTelemetry",

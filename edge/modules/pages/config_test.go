@@ -1,4 +1,4 @@
-package config
+package pages
 
 import (
 	"os"
@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/config/compose"
-	"sluice/edge/pages"
 )
 
 // A page's file is one of the files of the configuration, and what is wrong with it has the place of its name.
 func TestPageFiles(t *testing.T) {
+	const maxBytes = 64 << 10
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a.html": "page", "large": strings.Repeat("x", pages.MaxBytes+1), "fits": strings.Repeat("x", pages.MaxBytes),
+	for name, text := range map[string]string{"a.html": "page", "large": strings.Repeat("x", maxBytes+1), "fits": strings.Repeat("x", maxBytes),
 		"sub/more.yaml": "pages:\n- {status: [503], type: text/html, file: b.html}\n", "sub/b.html": "other"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -24,24 +26,24 @@ func TestPageFiles(t *testing.T) {
 	}
 	var files compose.Files
 	file := filepath.Join(dir, "f.yaml")
-	parse := func(yaml string) (*Config, string) {
+	parse := func(yaml string) (Settings, string) {
 		files = compose.Files{}
 		if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Parser{Files: &files}.Parse(file, []byte(yaml))
+		c, err := config.Parser{Files: &files, Modules: edge.Modules{Module()}.Config()}.Parse(file, []byte(yaml))
 		if err != nil {
 			return nil, strings.ReplaceAll(err.Error(), dir+"/", "")
 		}
-		return c, ""
+		return *config.SettingsOf[Settings](c, "pages"), ""
 	}
 	c, err := parse("include: sub/more.yaml\npages:\n- {status: [429], type: text/html, file: a.html}\n- {status: [429], type: text/plain, file: fits}\n")
-	if err != "" || len(c.Pages) != 3 {
+	if err != "" || len(c) != 3 {
 		t.Fatal(err, c)
 	}
 	texts := ""
-	for _, p := range c.Pages {
-		texts += string(p.Text[:4]) + " "
+	for _, p := range c {
+		texts += string(p.File.Text[:4]) + " "
 	}
 	if !strings.Contains(texts, "page ") || !strings.Contains(texts, "othe ") {
 		t.Error(texts)

@@ -21,26 +21,11 @@ import (
 	"sluice/edge/message"
 )
 
-const (
-	// MaxBytes bounds a page: connections that are refused at once each hold one.
-	MaxBytes = 64 << 10
-	// MaxPages bounds how many there are: Accept is read once for each of a status.
-	MaxPages = 64
-)
-
-// A Config is a page as it is configured, with what its file said.
-type Config struct {
-	Statuses []int
-	Type     string
-	File     string // as it is written
-	Text     []byte
-}
-
 const builtIn = "application/json"
 
-// A Page is a body with its type.
-type Page struct {
-	ContentType string
+// A page is a body with its type.
+type page struct {
+	contentType string
 	kind        string // without parameters
 	parts       []part
 }
@@ -63,30 +48,30 @@ const (
 var placeholders = map[string]placeholder{"{{status}}": status, "{{request_id}}": requestID,
 	"{{retry_after}}": retryAfter}
 
-// A Set is the pages of all statuses. A nil Set has none.
-type Set struct{ of map[int][]*Page }
+// A set is the pages of all statuses. A nil set has none.
+type set struct{ of map[int][]*page }
 
-// New makes a Set; nil of an empty list.
-func New(list []Config) *Set {
+// newSet makes a set; nil of an empty list.
+func newSet(list Settings) *set {
 	if len(list) == 0 {
 		return nil
 	}
-	s := &Set{of: make(map[int][]*Page)}
+	s := &set{of: make(map[int][]*page)}
 	for _, c := range list {
 		p := newPage(c)
-		for _, status := range c.Statuses {
+		for _, status := range c.Status {
 			s.of[status] = append(s.of[status], p)
 		}
 	}
 	return s
 }
 
-func newPage(c Config) *Page {
-	p := &Page{ContentType: c.Type, kind: Kind(c.Type)}
-	if strings.HasPrefix(p.kind, "text/") && !strings.Contains(c.Type, ";") && utf8.Valid(c.Text) {
-		p.ContentType += "; charset=utf-8" // else browsers guess
+func newPage(c Page) *page {
+	p := &page{contentType: string(c.Type), kind: kindOf(string(c.Type))}
+	if strings.HasPrefix(p.kind, "text/") && !strings.Contains(string(c.Type), ";") && utf8.Valid(c.File.Text) {
+		p.contentType += "; charset=utf-8" // else browsers guess
 	}
-	for rest := c.Text; ; {
+	for rest := c.File.Text; ; {
 		at, name := next(rest)
 		p.parts = append(p.parts, part{rest[:at], placeholders[name]})
 		if name == "" {
@@ -107,8 +92,8 @@ func next(text []byte) (at int, name string) {
 	return at, name
 }
 
-// Kind is a media type without its parameters, as "text/html"; "" if it is none, or a range.
-func Kind(contentType string) string {
+// kindOf is a media type without its parameters, as "text/html"; "" if it is none, or a range.
+func kindOf(contentType string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if of, sub, _ := strings.Cut(kind, "/"); err != nil || of == "" || sub == "" ||
 		strings.Contains(kind, "*") {
@@ -117,15 +102,15 @@ func Kind(contentType string) string {
 	return kind
 }
 
-// Has reports whether there are pages for a status. The answer then depends on Accept.
-func (s *Set) Has(status int) bool { return s != nil && len(s.of[status]) > 0 }
+// has reports whether there are pages for a status. The answer then depends on Accept.
+func (s *set) has(status int) bool { return s != nil && len(s.of[status]) > 0 }
 
-// Choose is the page that a client gets; nil: the edge's own answer.
-func (s *Set) Choose(status int, head *message.Head) *Page {
-	if !s.Has(status) || !head.SaysAccept() {
+// choose is the page that a client gets; nil: the edge's own answer.
+func (s *set) choose(status int, head *message.Head) *page {
+	if !s.has(status) || !head.SaysAccept() {
 		return nil
 	}
-	var best *Page
+	var best *page
 	most := head.Quality(builtIn)
 	for _, p := range s.of[status] {
 		if q := head.Quality(p.kind); q > most || best == nil && q == most && p.kind == builtIn {
@@ -135,17 +120,17 @@ func (s *Set) Choose(status int, head *message.Head) *Page {
 	return best
 }
 
-// Fixed is the page's text if it is the same for all; nil: it is not.
-func (p *Page) Fixed() []byte {
+// fixed is the page's text if it is the same for all; nil: it is not.
+func (p *page) fixed() []byte {
 	if len(p.parts) == 1 {
 		return p.parts[0].text
 	}
 	return nil
 }
 
-// Append appends the page's text. retry is what Retry-After says; nothing where the answer has
+// append appends the page's text. retry is what Retry-After says; nothing where the answer has
 // none.
-func (p *Page) Append(b []byte, code int, id, retry []byte) []byte {
+func (p *page) append(b []byte, code int, id, retry []byte) []byte {
 	for _, part := range p.parts {
 		b = append(b, part.text...)
 		switch part.then {
@@ -162,7 +147,7 @@ func (p *Page) Append(b []byte, code int, id, retry []byte) []byte {
 
 // escape appends what others have written, visible characters of ASCII, as the page's type wants
 // it.
-func (p *Page) escape(b, text []byte) []byte {
+func (p *page) escape(b, text []byte) []byte {
 	switch {
 	case p.kind == "text/plain":
 		return append(b, text...)

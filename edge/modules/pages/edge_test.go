@@ -1,4 +1,4 @@
-package edge_test
+package pages_test
 
 import (
 	"fmt"
@@ -8,18 +8,23 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
+	"sluice/edge/modules/pages"
 )
 
 // paged is an edge with pages of a folder: files are their texts by name.
 func paged(t *testing.T, origin, yaml string, files map[string]string) *edgetest.Edge {
 	t.Helper()
-	c, err := config.Parse(pageFile(t, files), []byte(yaml))
+	c, err := parse(pageFile(t, files), yaml)
 	edgetest.Must(t, err)
-	with := edgetest.WithoutRules(t, origin)
-	c.Origins = with.Origins
-	return edgetest.StartConfig(t, c)
+	c.Origins = edgetest.WithoutRules(t, origin).Origins
+	return edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(pages.Module())))
+}
+
+func parse(file, yaml string) (*config.Config, error) {
+	return config.Parser{Modules: edge.Modules{pages.Module()}.Config()}.Parse(file, []byte(yaml))
 }
 
 // wrong is an origin whose answers are none: clients get 502.
@@ -161,7 +166,7 @@ func TestPagesReload(t *testing.T) {
 	file := pageFile(t, map[string]string{"a.html": "first"})
 	reload := func() {
 		t.Helper()
-		c, err := config.Parse(file, []byte("pages: [{status: [502], type: text/html, file: a.html}]"))
+		c, err := parse(file, "pages: [{status: [502], type: text/html, file: a.html}]")
 		edgetest.Must(t, err)
 		c.Origins = e.Config().Origins
 		edgetest.Must(t, e.Apply(c))
