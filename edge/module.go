@@ -19,6 +19,7 @@ import (
 	"sluice/edge/metric"
 	"sluice/edge/operator"
 	"sluice/edge/proxy"
+	"sluice/edge/route"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/upstream"
@@ -55,6 +56,7 @@ type Module struct {
 	State   func(*control.State) // adds what operators should know of it
 	// Kernel returns how the kernel refuses a prefix; nil: it does not.
 	Kernel func(netip.Prefix) *control.Kernel
+	Routes []route.Route // what it adds to the operators' API
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
 	// once.
 	Commands []operator.Command
@@ -160,6 +162,14 @@ func (all Modules) Config() (list []config.Module) {
 	for _, m := range all {
 		m.Config.Name = m.Name
 		list = append(list, m.Config)
+	}
+	return list
+}
+
+// Routes are what the modules add to the operators' API.
+func (s *Server) Routes() (list []route.Route) {
+	for _, m := range s.use {
+		list = append(list, m.Routes...)
 	}
 	return list
 }

@@ -194,6 +194,18 @@ func checkCommand(t *testing.T, at string, words []string) {
 	}
 }
 
+// The document of the API has the routes of all modules.
+func TestRoutesInDocument(t *testing.T) {
+	routes := apiRoutes(t)
+	for _, m := range modules(nil, nil) {
+		for _, r := range m.Routes {
+			if !slices.ContainsFunc(routes, func(known *regexp.Regexp) bool { return known.MatchString(r.Pattern) }) {
+				t.Errorf("module %s: edge/admin/openapi.yaml has no %s", m.Name, r.Pattern)
+			}
+		}
+	}
+}
+
 // apiRoutes are those of edge/admin/openapi.yaml, as "METHOD /path".
 func apiRoutes(t *testing.T) (routes []*regexp.Regexp) {
 	t.Helper()

@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -36,9 +35,9 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/plans"
+	"sluice/edge/route"
 	"sluice/edge/rules"
 	"sluice/edge/seen"
-	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
 
@@ -61,7 +60,7 @@ type Options struct {
 	Reload func() (control.Reloaded, error)
 	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody
 	// can be asked.
-	View func(ctx context.Context, question string) *view.PoP
+	View route.View
 	// Names under which this listener may be addressed, beside localhost and its own addresses
 	Hosts   []string
 	Address string        // where it listens
@@ -73,10 +72,6 @@ type Options struct {
 	// there is nobody to vouch for.
 	Vouch func(*http.Request)
 }
-
-// maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or
-// wrong in a thousand places takes long.
-const maxBody = 64 << 10
 
 // metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and
 // takes long while many are blocked.
@@ -90,6 +85,11 @@ func New(o Options) http.Handler {
 	private, mux := http.NewServeMux(), http.NewServeMux()
 	for pattern, handler := range a.private() {
 		private.HandleFunc(pattern, handler)
+	}
+	for _, r := range o.Edge.Routes() {
+		private.HandleFunc(r.Pattern, func(w http.ResponseWriter, q *http.Request) {
+			r.Serve(&route.API{Edge: o.Edge.Admin, View: o.View}, w, q)
+		})
 	}
 	for pattern, handler := range a.public() {
 		mux.Handle(pattern, handler)
@@ -121,15 +121,9 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/origins":                           a.origins,
 		"GET /v1/lists": func(w http.ResponseWriter,
 			_ *http.Request) {
-			reply(w, a.Edge.Lists())
+			route.Reply(w, a.Edge.Lists())
 		},
-		"POST /v1/reload": a.reload,
-		"GET /v1/maintenance": http.HandlerFunc(func(w http.ResponseWriter,
-			_ *http.Request) {
-			reply(w, a.Edge.MaintenanceNow(time.Now()))
-		}),
-		"PUT /v1/maintenance":             a.maintain,
-		"DELETE /v1/maintenance":          a.endMaintenance,
+		"POST /v1/reload":                 a.reload,
 		"POST /v1/drain":                  a.drain,
 		"POST /v1/undrain":                a.undrain,
 		"PUT /v1/rules/{name}":            a.edit(changes.Put),
@@ -204,13 +198,13 @@ func (a api) local(next http.Handler) http.Handler {
 		metrics := r.URL.Path == "/metrics"
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			if (!metrics || a.MetricsToken) && !a.ours(r.Host) {
-				fail(w, http.StatusForbidden,
+				route.Fail(w, http.StatusForbidden,
 					"the Host is not one of this listener's: add it to admin_hosts")
 				return
 			}
 			if origin := r.Header.Get("Origin"); origin != "" {
 				if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
-					fail(w, http.StatusForbidden, "requests from other origins are refused")
+					route.Fail(w, http.StatusForbidden, "requests from other origins are refused")
 					return
 				}
 			}
@@ -247,7 +241,7 @@ func (a api) authorized(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.Token.Has(w, r) {
-			fail(w, http.StatusUnauthorized, "this API wants a token: Authorization: Bearer TOKEN")
+			route.Fail(w, http.StatusUnauthorized, "this API wants a token: Authorization: Bearer TOKEN")
 			return
 		}
 		if a.Vouch != nil {
@@ -268,7 +262,7 @@ func most(w http.ResponseWriter, r *http.Request, standard int) (n int, ok bool)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > topMost {
-		fail(w, http.StatusBadRequest, "n is not a number of sources: want 1 to 1000")
+		route.Fail(w, http.StatusBadRequest, "n is not a number of sources: want 1 to 1000")
 		return 0, false
 	}
 	return n, true
@@ -280,7 +274,7 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	all, ok := a.ofPoP(w, r)
+	all, ok := a.View.OfPoP(w, r)
 	if !ok {
 		return
 	}
@@ -288,28 +282,28 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		"refused": seen.Refused, "shadow": seen.NotEnforced}[q.Get("by")]
 	switch kind := q.Get("kind"); {
 	case !known:
-		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+		route.Fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
 	case kind == "key":
 		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
 		if all && err == nil {
-			p := a.look(r, "")
-			reply(w, listOfPoP[view.HeavyKey]{p.Edges(), p.TopKeys(cmp.Or(q.Get("by"), "requests"),
+			p := a.View.Look(r, "")
+			route.Reply(w, listOfPoP[view.HeavyKey]{p.Edges(), p.TopKeys(cmp.Or(q.Get("by"), "requests"),
 				n, q.Get("rule"))})
 			return
 		}
-		answer(w, list, err)
+		route.Answer(w, list, err)
 	case kind != "" && kind != "address":
-		fail(w, http.StatusBadRequest, "kind is not possible: want address or key")
+		route.Fail(w, http.StatusBadRequest, "kind is not possible: want address or key")
 	case q.Get("rule") != "":
-		fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
+		route.Fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
 	case all:
 		a.topOfPoP(w, r, cmp.Or(q.Get("by"), "requests"), n)
 	case by == seen.Refused:
-		reply(w, a.Edge.TopRefused(n))
+		route.Reply(w, a.Edge.TopRefused(n))
 	case by == seen.NotEnforced:
-		reply(w, a.Edge.TopShadow(n))
+		route.Reply(w, a.Edge.TopShadow(n))
 	default:
-		reply(w, a.Edge.TopRequests(n))
+		route.Reply(w, a.Edge.TopRequests(n))
 	}
 }
 
@@ -320,18 +314,18 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	if since == "" {
 		since = "0"
 	}
-	if all, ok := a.ofPoP(w, r); !ok {
+	if all, ok := a.View.OfPoP(w, r); !ok {
 		return
 	} else if all {
 		a.eventsOfPoP(w, r, since)
 		return
 	}
 	if n, err := strconv.ParseUint(since, 10, 64); err == nil {
-		reply(w, a.Edge.Events().Since(n))
+		route.Reply(w, a.Edge.Events().Since(n))
 	} else if t, err := time.Parse(time.RFC3339, since); err == nil {
-		reply(w, a.Edge.Events().After(t))
+		route.Reply(w, a.Edge.Events().After(t))
 	} else {
-		fail(w, http.StatusBadRequest,
+		route.Fail(w, http.StatusBadRequest,
 			"since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z")
 	}
 }
@@ -349,21 +343,21 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case wrong != nil:
-		fail(w, http.StatusBadRequest,
+		route.Fail(w, http.StatusBadRequest,
 			"source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
 		return
 	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
-		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
+		route.Failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
 		return
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
-		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
+		route.Fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
 		return
 	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin" && f.By != "peer":
-		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")
+		route.Fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")
 		return
 	}
 	n, ok := most(w, r, 0)
-	all, possible := a.ofPoP(w, r)
+	all, possible := a.View.OfPoP(w, r)
 	switch {
 	case !ok || !possible:
 	case all:
@@ -371,7 +365,7 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	case n > 0:
 		o := a.Edge.Overview(n, f.Matches, time.Now())
 		list := append(o.Blocked.List, o.Shadow.List...)
-		reply(w, list[:min(n, len(list))])
+		route.Reply(w, list[:min(n, len(list))])
 	default:
 		stream(w, func(yield func(control.Mitigation) bool) {
 			for m := range a.Edge.EachMitigation(time.Now()) {
@@ -383,51 +377,8 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// term is for how long an operator says something, and why.
-type term struct {
-	For    string `json:"for"`
-	Reason string `json:"reason"`
-}
-
-// length is how long that is. If it is wrong, the answer says so.
-func (t *term) length(w http.ResponseWriter) (d time.Duration, ok bool) {
-	d, err := control.ParseDuration(t.For)
-	if err != nil {
-		fail(w, http.StatusBadRequest,
-			`"for" is not a time with a unit: want one such as 10m or 1d`)
-		return 0, false
-	}
-	if len(t.Reason) > 256 {
-		fail(w, http.StatusBadRequest, `"reason" is too long: want at most 256 bytes`)
-		return 0, false
-	}
-	return d, true
-}
-
-// read reads a body. If it is wrong, the answer says so, and which was wanted, and repeats nothing
-// of it.
-func read(w http.ResponseWriter, r *http.Request, into any, want string) bool {
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		fail(w, http.StatusBadRequest, "the body is not what it should be: want "+want)
-		return false
-	}
-	return true
-}
-
-// readTerm reads a body that is a term.
-func readTerm(w http.ResponseWriter, r *http.Request) (d time.Duration, reason string, ok bool) {
-	var body term
-	if !read(w, r, &body, `{"for":"10m","reason":"..."}`) {
-		return 0, "", false
-	}
-	d, ok = body.length(w)
-	return d, body.Reason, ok
-}
-
 func (a api) block(w http.ResponseWriter, r *http.Request) {
-	d, reason, ok := readTerm(w, r)
+	d, reason, ok := route.ReadTerm(w, r)
 	if !ok {
 		return
 	}
@@ -436,67 +387,40 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 		a.blockDigest(w, r, digest, d, reason)
 		return
 	}
-	m, err := a.Edge.Block(rule, source, d, reason, operator(r), time.Now())
-	answer(w, m, err)
+	m, err := a.Edge.Block(rule, source, d, reason, route.Operator(r), time.Now())
+	route.Answer(w, m, err)
 }
 
 // listed shows a list of prefixes, list puts one on it, and unlist takes it off.
 func (a api) listed(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		reply(w,
+		route.Reply(w,
 			a.Edge.Listed(list, time.Now()))
 	}
 }
 
 func (a api) list(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		d, reason, ok := readTerm(w, r)
+		d, reason, ok := route.ReadTerm(w, r)
 		if !ok {
 			return
 		}
-		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, operator(r), time.Now())
-		answer(w, l, err)
+		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, route.Operator(r), time.Now())
+		route.Answer(w, l, err)
 	}
 }
 
 func (a api) unlist(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), operator(r), time.Now())
-		answer(w, lifted, err)
+		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), route.Operator(r), time.Now())
+		route.Answer(w, lifted, err)
 	}
-}
-
-func (a api) maintain(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		For     string   `json:"for"` // "": until it is turned off
-		Allow   []string `json:"allow"`
-		Message string   `json:"message"`
-	}
-	if !read(w, r, &body, `{"for":"2h","allow":["10.0.0.0/8"],"message":"..."}`) {
-		return
-	}
-	d := time.Duration(0)
-	if body.For != "" {
-		var ok bool
-		if d, ok = (&term{For: body.For}).length(w); !ok {
-			return
-		}
-		if d == 0 {
-			d = -1 // which is refused, and not the longest
-		}
-	}
-	m, err := a.Edge.Maintain(d, body.Allow, body.Message, operator(r), time.Now())
-	answer(w, m, err)
-}
-
-func (a api) endMaintenance(w http.ResponseWriter, r *http.Request) {
-	m, err := a.Edge.EndMaintenance(operator(r), time.Now())
-	answer(w, m, err)
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
-	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), operator(r), time.Now())
-	answer(w, lifted, err)
+	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), route.Operator(r),
+		time.Now())
+	route.Answer(w, lifted, err)
 }
 
 // tierTime is how long an operator waits for what the tier knows of a source: many round trips.
@@ -505,7 +429,7 @@ const tierTime = 500 * time.Millisecond
 func (a api) source(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	all, ok := a.ofPoP(w, r)
+	all, ok := a.View.OfPoP(w, r)
 	if !ok {
 		return
 	}
@@ -520,14 +444,14 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 		addr = counter.Plain(addr)
 		text, looked = addr.String(), a.Edge.Look(ctx, addr)
 	default:
-		fail(w, http.StatusBadRequest, "that is not an address, nor # and 32 hexadecimal digits")
+		route.Fail(w, http.StatusBadRequest, "that is not an address, nor # and 32 hexadecimal digits")
 		return
 	}
 	if all {
 		a.sourceOfPoP(w, r, text, looked)
 		return
 	}
-	reply(w, looked)
+	route.Reply(w, looked)
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
@@ -535,69 +459,26 @@ func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 	if nodes == nil {
 		nodes = []member.Node{}
 	}
-	reply(w, nodes)
+	route.Reply(w, nodes)
 }
 
 func (a api) reload(w http.ResponseWriter, r *http.Request) {
 	done, err := a.Reload()
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		route.Fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	a.did(r, events.Event{Text: "reloaded the configuration"})
-	reply(w, done)
+	route.Reply(w, done)
 }
 
 func (a api) origins(w http.ResponseWriter, _ *http.Request) {
-	reply(w, a.Edge.Origins(time.Now()))
-}
-
-// answer replies what came of what was asked, or why nothing did.
-func answer(w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, v)
-}
-
-func failed(w http.ResponseWriter, err error) {
-	status := http.StatusBadRequest
-	switch {
-	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey),
-		errors.Is(err, control.ErrNotSeen), errors.Is(err, tryout.ErrNone):
-		status = http.StatusNotFound
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong),
-		errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err,
-			changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err,
-			control.ErrLimits), errors.Is(err, tryout.ErrRuns), errors.Is(err, tryout.ErrName):
-		status = http.StatusConflict
-	case errors.Is(err, changes.ErrMatch):
-		status = http.StatusPreconditionFailed
-	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway),
-		errors.Is(err, plans.ErrSilent):
-		status = http.StatusServiceUnavailable
-	}
-	fail(w, status, err.Error())
-}
-
-// begin says of what kind an answer is.
-func begin(w http.ResponseWriter, kind string) {
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-store")
-}
-
-func reply(w http.ResponseWriter, v any) {
-	begin(w, "application/json")
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the operator is gone: nobody to tell
+	route.Reply(w, a.Edge.Origins(time.Now()))
 }
 
 // stream is reply for a list that is not made first. It ends with the operator.
 func stream[T any](w http.ResponseWriter, list iter.Seq[T]) {
-	begin(w, "application/json")
+	route.Begin(w, "application/json")
 	b := bufio.NewWriterSize(w, 32<<10) // the first error stays, and Flush returns it
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
@@ -617,14 +498,8 @@ func stream[T any](w http.ResponseWriter, list iter.Seq[T]) {
 	_ = b.Flush()
 }
 
-func fail(w http.ResponseWriter, status int, message string) {
-	begin(w, "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message}})
-}
-
 func text(w http.ResponseWriter, status int, s string) {
-	begin(w, "text/plain; charset=utf-8")
+	route.Begin(w, "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(s))
 }

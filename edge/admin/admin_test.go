@@ -22,6 +22,8 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/modules/maintenance"
+	"sluice/edge/route"
 	"sluice/mitigation"
 )
 
@@ -29,6 +31,9 @@ const yaml = `
 origins: [{servers: ["http://127.0.0.1:1"]}]
 rules: [{name: login, match: {path: /login}, limit: 5}]
 `
+
+// withRoutes are the modules that have routes: TestRoutesInDocument in cmd/sluice looks for others.
+var withRoutes = edge.Modules{maintenance.Module()}
 
 func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
@@ -42,7 +47,7 @@ func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
 	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Blocks: mitigation.New(1024, nil),
-		Events: events.New(100, nil)})
+		Events: events.New(100, nil), Use: withRoutes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +72,37 @@ func do(h http.Handler, method, path, body string, header ...string) *httptest.R
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// A module's route wants the token and a Host of this listener, as all do.
+func TestRoutesOfModules(t *testing.T) {
+	c, err := config.Parse("test.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 4096}),
+		Blocks: mitigation.New(1024, nil),
+		Use: edge.Modules{{Name: "tea", Routes: []route.Route{{Pattern: "GET /v1/tea/{pot}",
+			Serve: func(a *route.API, w http.ResponseWriter, r *http.Request) {
+				route.Reply(w, r.PathValue("pot")+strconv.Itoa(len(a.Edge.Listed(control.Deny, time.Now()))))
+			}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := New(Options{Edge: s, Metrics: prometheus.NewRegistry(), Token: bearer.New("right")})
+	for _, test := range []struct {
+		token, host string
+		want        int
+		body        string
+	}{
+		{"right", "localhost", 200, `"brown0"`}, {"wrong", "localhost", 401, "wants a token"},
+		{"right", "other.example", 403, "admin_hosts"},
+	} {
+		w := do(h, "GET", "/v1/tea/brown", "", "Authorization", "Bearer "+test.token, "Host", test.host)
+		if w.Code != test.want || !strings.Contains(w.Body.String(), test.body) {
+			t.Errorf("%v: %d %s", test, w.Code, w.Body)
+		}
+	}
 }
 
 func TestStatuses(t *testing.T) {

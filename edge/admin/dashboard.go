@@ -13,6 +13,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/route"
 	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
@@ -33,7 +34,7 @@ func page(file, kind string) http.HandlerFunc {
 		panic(err) // it is embedded
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
-		begin(w, kind+"; charset=utf-8")
+		route.Begin(w, kind+"; charset=utf-8")
 		h := w.Header()
 		h.Set("Content-Security-Policy",
 			"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
@@ -103,16 +104,16 @@ const (
 func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.ParseUint(r.FormValue("since"), 10, 64)
 	if err != nil && r.FormValue("since") != "" {
-		fail(w, http.StatusBadRequest, "since is not possible: want the number of an event")
+		route.Fail(w, http.StatusBadRequest, "since is not possible: want the number of an event")
 		return
 	}
-	all, ok := a.ofPoP(w, r)
+	all, ok := a.View.OfPoP(w, r)
 	if !ok {
 		return
 	}
 	families, err := a.Metrics.Gather()
 	if families == nil && err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
+		route.Fail(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	now, c := time.Now(), a.Edge.Config()
@@ -162,7 +163,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	for _, n := range a.Edge.Nodes() {
 		s.Nodes = append(s.Nodes, nodeLoad{n, s.Load.Nodes[n.Address]})
 	}
-	begin(w, "application/json")
+	route.Begin(w, "application/json")
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s) // the operator is gone: nobody to tell

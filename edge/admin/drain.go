@@ -7,11 +7,12 @@ import (
 
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/route"
 )
 
 // drain takes the edge out of service, and undrain back into it. Doing so twice changes nothing.
 func (a api) drain(w http.ResponseWriter, r *http.Request) {
-	_, changed := a.Edge.DrainByHand(operator(r), time.Now())
+	_, changed := a.Edge.DrainByHand(route.Operator(r), time.Now())
 	a.service(w, r, changed,
 		events.Event{Text: "drained the edge: /readyz says no, and it serves on", Old: "in service",
 			New: "drained"})
@@ -28,6 +29,6 @@ func (a api) service(w http.ResponseWriter, r *http.Request, changed bool, e eve
 	if changed {
 		a.did(r, e)
 	}
-	reply(w, control.Service{Changed: changed, Ready: cmp.Or(a.Edge.Unready(), "ready"),
+	route.Reply(w, control.Service{Changed: changed, Ready: cmp.Or(a.Edge.Unready(), "ready"),
 		Drained: a.Edge.Drained()})
 }

@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/control"
+	"sluice/edge/route"
 )
 
 // Who is counted by a key is named in a body and never in a URL, which logs and histories keep. The
@@ -22,30 +23,30 @@ func digestOf(text string) (counter.Source, bool) {
 
 func (a api) lookKey(w http.ResponseWriter, r *http.Request) {
 	var k control.Key
-	if !read(w, r, &k,
+	if !route.Read(w, r, &k,
 		`{"key":"header:X-Api-Key","value":"..."}, or of a composite key {"parts":[{"key":"...","value":"..."},...]}`) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
 	l, err := a.Edge.LookKey(ctx, &k)
-	answer(w, l, err)
+	route.Answer(w, l, err)
 }
 
 func (a api) blockKey(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		control.Key
-		term
+		route.Term
 		Rule string `json:"rule"`
 	}
-	if !read(w, r, &body,
+	if !route.Read(w, r, &body,
 		`{"key":"header:X-Api-Key","value":"...","for":"10m"}, and perhaps a rule and a reason`) {
 		return
 	}
-	if d, ok := body.length(w); ok {
+	if d, ok := body.Length(w); ok {
 		m, err := a.Edge.BlockKey(&body.Key, cmp.Or(body.Rule, control.AllRules), d, body.Reason,
-			operator(r), time.Now())
-		answer(w, m, err)
+			route.Operator(r), time.Now())
+		route.Answer(w, m, err)
 	}
 }
 
@@ -53,8 +54,8 @@ func (a api) blockDigest(w http.ResponseWriter, r *http.Request, digest counter.
 	d time.Duration, reason string) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	m, err := a.Edge.BlockDigest(ctx, digest, d, reason, operator(r), time.Now())
-	answer(w, m, err)
+	m, err := a.Edge.BlockDigest(ctx, digest, d, reason, route.Operator(r), time.Now())
+	route.Answer(w, m, err)
 }
 
 func (a api) liftKey(w http.ResponseWriter, r *http.Request) {
@@ -62,10 +63,10 @@ func (a api) liftKey(w http.ResponseWriter, r *http.Request) {
 		control.Key
 		Rule string `json:"rule"`
 	}
-	if !read(w, r, &body, `{"key":"header:X-Api-Key","value":"..."}, and perhaps a rule`) {
+	if !route.Read(w, r, &body, `{"key":"header:X-Api-Key","value":"..."}, and perhaps a rule`) {
 		return
 	}
-	lifted, err := a.Edge.LiftKey(&body.Key, cmp.Or(body.Rule, control.AllRules), operator(r),
+	lifted, err := a.Edge.LiftKey(&body.Key, cmp.Or(body.Rule, control.AllRules), route.Operator(r),
 		time.Now())
-	answer(w, lifted, err)
+	route.Answer(w, lifted, err)
 }

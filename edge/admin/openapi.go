@@ -10,6 +10,7 @@ import (
 
 	goyaml "github.com/goccy/go-yaml"
 
+	"sluice/edge/route"
 	"sluice/edge/rules"
 )
 
@@ -26,7 +27,7 @@ func openAPI() http.HandlerFunc {
 	}
 	text = withRuleFields(text)
 	return func(w http.ResponseWriter, _ *http.Request) {
-		begin(w, "application/json")
+		route.Begin(w, "application/json")
 		_, _ = w.Write(text) // the operator is gone: nobody to tell
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"sluice/edge/control"
+	"sluice/edge/route"
 )
 
 // clientsAtOnce is how many clients an answer shows if the question does not say. The tier is asked
@@ -37,12 +38,12 @@ func (a api) listQuotas() http.HandlerFunc {
 		}
 		after, err := pages.open(r.URL.Query().Get("after"))
 		if err != nil {
-			failed(w, err)
+			route.Failed(w, err)
 			return
 		}
 		stored, err := a.Plans.List(r.Context(), after, r.URL.Query().Get("plan"), n+1)
 		if err != nil {
-			failed(w, err)
+			route.Failed(w, err)
 			return
 		}
 		var page Clients
@@ -53,7 +54,7 @@ func (a api) listQuotas() http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 		defer cancel()
 		page.Clients, err = a.Edge.ListClients(ctx, stored)
-		answer(w, page, err)
+		route.Answer(w, page, err)
 	}
 }
 

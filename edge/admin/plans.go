@@ -12,12 +12,13 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/plans"
+	"sluice/edge/route"
 )
 
 // store reports whether there is a store of plans. If not, the answer says so.
 func (a api) store(w http.ResponseWriter) bool {
 	if a.Plans == nil {
-		failed(w, control.ErrNoPlans)
+		route.Failed(w, control.ErrNoPlans)
 		return false
 	}
 	return true
@@ -31,7 +32,7 @@ func client(r *http.Request) control.Client {
 func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 	all, err := a.Edge.Quotas(client(r))
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	if a.Plans != nil && a.Plans.Status().Up {
@@ -42,7 +43,7 @@ func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 			all.Updated(list)
 		}
 	}
-	reply(w, all)
+	route.Reply(w, all)
 }
 
 // updatedTime is how long the store may take to say who set the quotas that are in force.
@@ -54,16 +55,16 @@ func (a api) quotaHistory(w http.ResponseWriter, r *http.Request) {
 	}
 	all, err := a.Edge.Quotas(client(r))
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	list, err := a.Plans.History(r.Context(), all.Keys)
-	answer(w, control.QuotaChanges(list), err)
+	route.Answer(w, control.QuotaChanges(list), err)
 }
 
 // author is who asks, as the store keeps him.
 func author(r *http.Request) plans.Author {
-	by := operator(r)
+	by := route.Operator(r)
 	return plans.Author{Who: by.Who, From: by.From}
 }
 
@@ -84,18 +85,18 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var q control.Quota
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, route.MaxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&q); err != nil || q.State != "" || q.UpdatedAt != nil ||
 		q.UpdatedBy != "" {
-		fail(w, http.StatusBadRequest,
+		route.Fail(w, http.StatusBadRequest,
 			`the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
 	q = q.UTC()
 	before, err := a.stored(r)
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	kept, err := a.Edge.CheckQuota(client(r), q, time.Now())
@@ -103,7 +104,7 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		err = a.Plans.Put(r.Context(), before.Keys, kept, author(r))
 	}
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	said, _ := json.Marshal(q)
@@ -117,7 +118,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	}
 	before, err := a.stored(r)
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	var rule *string
@@ -127,7 +128,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := a.Plans.Delete(r.Context(), before.Keys, rule, author(r))
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	what, under := "quotas deleted", ""
@@ -137,7 +138,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	if n > 0 {
 		a.said(r, before, what, under)
 	}
-	reply(w, map[string]int{"deleted": n})
+	route.Reply(w, map[string]int{"deleted": n})
 }
 
 // said keeps what was said of a client among the events: by its digest, because keys are nobody's
@@ -175,8 +176,8 @@ func (a api) usage(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	used, err := a.Edge.Usage(ctx, client(r))
 	if err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
-	reply(w, used)
+	route.Reply(w, used)
 }

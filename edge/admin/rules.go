@@ -14,6 +14,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/route"
 	"sluice/edge/rules"
 	"sluice/edge/rules/match"
 )
@@ -79,7 +80,7 @@ func edgeRules(s *edge.Server) []ruleJSON {
 	return list
 }
 
-func (a api) rules(w http.ResponseWriter, _ *http.Request) { reply(w, edgeRules(a.Edge)) }
+func (a api) rules(w http.ResponseWriter, _ *http.Request) { route.Reply(w, edgeRules(a.Edge)) }
 
 // find is a rule in force, or nil.
 func (a api) find(name string) *ruleJSON {
@@ -105,27 +106,27 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 	tag := a.overlay().ETag(r.PathValue("name"))
 	rule := a.find(r.PathValue("name"))
 	if rule == nil {
-		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, r.PathValue("name")))
+		route.Failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, r.PathValue("name")))
 		return
 	}
 	w.Header().Set("ETag", tag)
-	reply(w, rule)
+	route.Reply(w, rule)
 }
 
 // edit changes a rule as the request asks, and answers with the rule as it is then and where it is
 // in force.
 func (a api) edit(action changes.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, route.MaxBody))
 		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
-			fail(w, http.StatusRequestEntityTooLarge,
+			route.Fail(w, http.StatusRequestEntityTooLarge,
 				"the body is too long: a rule that is changed here has a few kilobytes, put a longer one into the file")
 			return
 		} else if err != nil {
-			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+			route.Fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 			return
 		}
-		by := operator(r)
+		by := route.Operator(r)
 		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body,
 			IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
 		switch replace := r.URL.Query().Get("replace"); {
@@ -133,7 +134,7 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 		case replace == "true":
 			e.Replace = true
 		default:
-			fail(w, http.StatusBadRequest, "replace is not possible: want true or false")
+			route.Fail(w, http.StatusBadRequest, "replace is not possible: want true or false")
 			return
 		}
 		if action == changes.Rollback {
@@ -141,7 +142,7 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 				To *uint64 `json:"to"`
 			}
 			if json.Unmarshal(body, &to) != nil || to.To == nil {
-				fail(w, http.StatusBadRequest,
+				route.Fail(w, http.StatusBadRequest,
 					`the body is not what it should be: want {"to": VERSION}, one of the rule's history; 0 is what the file says`)
 				return
 			}
@@ -149,15 +150,15 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 		}
 		if a.Edit == nil {
 			if _, _, err := a.overlay().Change(e); err != nil {
-				failed(w, err)
+				route.Failed(w, err)
 				return
 			}
-			fail(w, http.StatusNotImplemented, "rules cannot be changed here")
+			route.Fail(w, http.StatusNotImplemented, "rules cannot be changed here")
 			return
 		}
 		done, err := a.Edit(e)
 		if err != nil {
-			failed(w, err)
+			route.Failed(w, err)
 			return
 		}
 		a.edited(w, e.Name, done)
@@ -175,11 +176,11 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	rule := overlay.Rule(name)
 	if rule == nil {
 		o.Deleted = true
-		reply(w, o)
+		route.Reply(w, o)
 		return
 	}
 	w.Header().Set("ETag", overlay.ETag(name))
-	reply(w, editedRule{a.shown(*rule), o})
+	route.Reply(w, editedRule{a.shown(*rule), o})
 }
 
 // An outcome is what became of an edit.
@@ -210,7 +211,7 @@ func (a api) shown(r rules.Config) ruleJSON {
 
 func (a api) history(w http.ResponseWriter, r *http.Request) {
 	list, err := a.overlay().History(r.PathValue("name"))
-	answer(w, list, err)
+	route.Answer(w, list, err)
 }
 
 // config shows what runs, where each rule comes from, and what the file says and waits for a
@@ -225,7 +226,7 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	all["rules"] = list
 	all["config_hash"], _ = a.Edge.RulesHash()
 	all["waiting"] = a.waiting()
-	reply(w, all)
+	route.Reply(w, all)
 }
 
 // waiting is what the file says and is not so before the next start.
@@ -237,17 +238,17 @@ func (a api) waiting() []config.Wait {
 }
 
 func (a api) state(w http.ResponseWriter, r *http.Request) {
-	if all, ok := a.ofPoP(w, r); !ok {
+	if all, ok := a.View.OfPoP(w, r); !ok {
 		return
 	} else if all {
 		a.statesOfPoP(w, r)
 		return
 	}
 	if a.State == nil {
-		fail(w, http.StatusNotImplemented, "how the edge is is not known here")
+		route.Fail(w, http.StatusNotImplemented, "how the edge is is not known here")
 		return
 	}
-	reply(w, a.State())
+	route.Reply(w, a.State())
 }
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
@@ -266,19 +267,13 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 	if all.Nodes == nil {
 		all.Nodes = []member.Node{}
 	}
-	reply(w, all)
-}
-
-// operator is who an operator says he is (X-Operator), and where he came from.
-func operator(r *http.Request) control.Operator {
-	who := r.Header.Get("X-Operator")
-	return control.Operator{Who: who[:min(len(who), 64)], From: r.RemoteAddr}
+	route.Reply(w, all)
 }
 
 // did keeps an operator's action among the events.
 func (a api) did(r *http.Request, e events.Event) {
 	e.Time, e.Kind = time.Now(), events.Operator
-	by := operator(r)
+	by := route.Operator(r)
 	e.Who, e.From = by.Who, by.From
 	a.Edge.Events().Add(e)
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -9,34 +8,9 @@ import (
 	"time"
 
 	"sluice/edge/control"
+	"sluice/edge/route"
 	"sluice/edge/view"
 )
-
-// lookTime is how long an operator waits for what other edges show, at most.
-const lookTime = 4 * time.Second
-
-// ofPoP reports whether a request is about the whole PoP (?scope=pop). If that is not possible, the
-// answer says so.
-func (a api) ofPoP(w http.ResponseWriter, r *http.Request) (is, ok bool) {
-	switch scope := r.URL.Query().Get("scope"); {
-	case scope == "" || scope == "edge":
-		return false, true
-	case scope != "pop":
-		fail(w, http.StatusBadRequest, "scope is not possible: want edge or pop")
-	case a.View == nil:
-		fail(w, http.StatusNotImplemented, "the other edges cannot be asked here")
-	default:
-		return true, true
-	}
-	return false, false
-}
-
-// look is the whole PoP, with what its edges say to a question.
-func (a api) look(r *http.Request, question string) *view.PoP {
-	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
-	defer cancel()
-	return a.View(ctx, question)
-}
 
 // A list of the PoP, and which edges it is of.
 type listOfPoP[T any] struct {
@@ -45,17 +19,17 @@ type listOfPoP[T any] struct {
 }
 
 func (a api) topOfPoP(w http.ResponseWriter, r *http.Request, by string, n int) {
-	p := a.look(r, "")
-	reply(w, listOfPoP[view.Heavy]{p.Edges(), p.Top(by, n)})
+	p := a.View.Look(r, "")
+	route.Reply(w, listOfPoP[view.Heavy]{p.Edges(), p.Top(by, n)})
 }
 
 // mitigationsOfPoP shows those that this edge has, and in what others differ.
 func (a api) mitigationsOfPoP(w http.ResponseWriter, r *http.Request, f control.Filter, n int) {
-	p, now := a.look(r, ""), time.Now()
+	p, now := a.View.Look(r, ""), time.Now()
 	o := a.Edge.Overview(n, f.Matches, now)
 	own := append(o.Blocked.List, o.Shadow.List...)
 	list := p.Blocks(own[:min(n, len(own))], a.Edge.EachMitigation(now), f.Matches, n, now)
-	reply(w, listOfPoP[view.Block]{p.Edges(), list})
+	route.Reply(w, listOfPoP[view.Block]{p.Edges(), list})
 }
 
 // eventsOfPoP shows what has happened after a time, at any edge.
@@ -66,12 +40,12 @@ func (a api) eventsOfPoP(w http.ResponseWriter, r *http.Request, since string) {
 		after, err = time.Parse(time.RFC3339, since)
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest,
+		route.Fail(w, http.StatusBadRequest,
 			"since is not possible: of the whole PoP want a time such as 2026-05-04T14:05:00Z, because each edge numbers its own events")
 		return
 	}
-	p := a.look(r, "")
-	reply(w, listOfPoP[view.Event]{p.Edges(), p.Happened(after)})
+	p := a.View.Look(r, "")
+	route.Reply(w, listOfPoP[view.Event]{p.Edges(), p.Happened(after)})
 }
 
 // edgeState is what an edge does, as far as it is shown of each.
@@ -84,7 +58,7 @@ type edgeState struct {
 
 // statesOfPoP answers GET /v1/status?scope=pop.
 func (a api) statesOfPoP(w http.ResponseWriter, r *http.Request) {
-	p := a.look(r, "")
+	p := a.View.Look(r, "")
 	all := struct {
 		Edges []edgeState `json:"edges"`
 		Load  view.Load   `json:"load"` // of all that are shown
@@ -97,15 +71,15 @@ func (a api) statesOfPoP(w http.ResponseWriter, r *http.Request) {
 		}
 		all.Edges = append(all.Edges, e)
 	}
-	reply(w, all)
+	route.Reply(w, all)
 }
 
 // sourceOfPoP shows how a source stands by the tier, and what each edge knows of it by itself.
 func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string,
 	looked control.Looked) {
 	question := view.AskSource(source)
-	p := a.look(r, question)
-	reply(w, struct {
+	p := a.View.Look(r, question)
+	route.Reply(w, struct {
 		Edges  []view.Edge                     `json:"edges"`
 		Source control.Looked                  `json:"source"`
 		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
@@ -131,7 +105,7 @@ type popSummary struct {
 // overPoP has a summary show the whole PoP.
 func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation) bool,
 	now time.Time) view.Load {
-	p := a.look(r, "")
+	p := a.View.Look(r, "")
 	own := append(s.Blocked.List, s.Shadow.List...)
 	over := &popSummary{Edges: p.Edges(), Requests: p.Top("requests", topShown),
 		Refused: p.Top("refused", topShown), Events: p.Happened(time.Time{})}

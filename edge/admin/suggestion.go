@@ -9,6 +9,7 @@ import (
 
 	"sluice/edge/config"
 	"sluice/edge/peaks"
+	"sluice/edge/route"
 	"sluice/edge/rules"
 	"sluice/edge/tryout"
 	"sluice/edge/view"
@@ -28,7 +29,7 @@ type suggestionJSON struct {
 
 // suggestion answers with the limit that the sources of a rule suggest: of this edge, or of all.
 func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
-	all, ok := a.ofPoP(w, r)
+	all, ok := a.View.OfPoP(w, r)
 	if !ok {
 		return
 	}
@@ -36,29 +37,29 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("refuse"); text != "" {
 		var err error
 		if share, err = strconv.ParseFloat(text, 64); err != nil {
-			fail(w, http.StatusBadRequest,
+			route.Fail(w, http.StatusBadRequest,
 				"refuse is not possible: want a share of sources, such as 0.01")
 			return
 		}
 	}
 	if err := peaks.CheckShare(share); err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	name, now := r.PathValue("name"), time.Now()
 	on := a.Edge.Rules()
 	i := slices.IndexFunc(on, func(c rules.Config) bool { return c.Name == name })
 	if i < 0 {
-		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, name))
+		route.Failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, name))
 		return
 	}
 	rule := &on[i]
 	own := a.Edge.Peaks(name, now)
 	if err := rule.HasPeaks(); err != nil {
-		failed(w, fmt.Errorf("no limit can be suggested for rule %s: %w", name, err))
+		route.Failed(w, fmt.Errorf("no limit can be suggested for rule %s: %w", name, err))
 		return
 	} else if own == nil {
-		failed(w,
+		route.Failed(w,
 			fmt.Errorf("no limit can be suggested for rule %s: its mode is off, so nothing is counted", name))
 		return
 	}
@@ -68,7 +69,7 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 	if all {
 		parts = nil
 		question := view.AskPeaks(name)
-		p := a.look(r, question)
+		p := a.View.Look(r, question)
 		said.Edges = p.EdgesTo(question)
 		for _, answer := range view.Answers[peaks.Part](p, question) {
 			if answer.Answer.Version == own.Version {
@@ -82,5 +83,5 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	said.Suggestion = peaks.Suggest(parts, time.Duration(rule.Window), share, now)
-	reply(w, said)
+	route.Reply(w, said)
 }

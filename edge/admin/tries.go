@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/edge/control"
+	"sluice/edge/route"
 	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
@@ -71,24 +72,24 @@ func (a api) beginTry(w http.ResponseWriter, r *http.Request) {
 		For  string          `json:"for"`
 		Rule json.RawMessage `json:"rule"`
 	}
-	if !read(w, r, &body, `{"for":"10m","rule":{"limit":50,"window":"1m"}}`) {
+	if !route.Read(w, r, &body, `{"for":"10m","rule":{"limit":50,"window":"1m"}}`) {
 		return
 	}
-	length := term{For: body.For}
-	d, ok := length.length(w)
+	length := route.Term{For: body.For}
+	d, ok := length.Length(w)
 	if !ok {
 		return
 	}
 	if err := tryout.CheckTime(d); err != nil {
-		failed(w, err)
+		route.Failed(w, err)
 		return
 	}
 	if a.Try == nil {
-		fail(w, http.StatusNotImplemented, "rules cannot be tried here")
+		route.Fail(w, http.StatusNotImplemented, "rules cannot be tried here")
 		return
 	}
-	done, err := a.Try(Try{Name: body.Name, Rule: body.Rule, For: d, By: operator(r)})
-	answer(w, done, err)
+	done, err := a.Try(Try{Name: body.Name, Rule: body.Rule, For: d, By: route.Operator(r)})
+	route.Answer(w, done, err)
 }
 
 // tries lists those that run, and those that have ended and are remembered, as this edge alone sees
@@ -101,26 +102,26 @@ func (a api) tries(w http.ResponseWriter, _ *http.Request) {
 		t.Result = tryout.Sum([]*tryout.Part{a.Edge.TryPart(run, now)}, topShown)
 		list = append(list, t)
 	}
-	reply(w, list)
+	route.Reply(w, list)
 }
 
 func (a api) try(w http.ResponseWriter, r *http.Request) {
-	if all, ok := a.ofPoP(w, r); ok {
+	if all, ok := a.View.OfPoP(w, r); ok {
 		a.showTry(w, r, all)
 	}
 }
 
 func (a api) stopTry(w http.ResponseWriter, r *http.Request) {
-	all, ok := a.ofPoP(w, r)
+	all, ok := a.View.OfPoP(w, r)
 	if !ok {
 		return
 	}
 	if a.StopTry == nil {
-		fail(w, http.StatusNotImplemented, "rules cannot be tried here")
+		route.Fail(w, http.StatusNotImplemented, "rules cannot be tried here")
 		return
 	}
-	if _, err := a.StopTry(r.PathValue("name"), operator(r)); err != nil {
-		failed(w, err)
+	if _, err := a.StopTry(r.PathValue("name"), route.Operator(r)); err != nil {
+		route.Failed(w, err)
 		return
 	}
 	a.showTry(w, r, all)
@@ -131,18 +132,18 @@ func (a api) showTry(w http.ResponseWriter, r *http.Request, all bool) {
 	name := r.PathValue("name")
 	run, _ := a.Edge.Tries().Run(name)
 	if run == nil {
-		failed(w, fmt.Errorf("%w: %s", tryout.ErrNone, name))
+		route.Failed(w, fmt.Errorf("%w: %s", tryout.ErrNone, name))
 		return
 	}
 	now := time.Now()
 	t := tryShown(run, now)
 	if !all {
 		t.Result = tryout.Sum([]*tryout.Part{a.Edge.TryPart(run, now)}, topShown)
-		reply(w, t)
+		route.Reply(w, t)
 		return
 	}
 	question := view.AskTry(name)
-	p := a.look(r, question)
+	p := a.View.Look(r, question)
 	var parts []*tryout.Part
 	t.Edges = p.EdgesTo(question)
 	for _, said := range view.Answers[tryout.Part](p, question) {
@@ -157,5 +158,5 @@ func (a api) showTry(w http.ResponseWriter, r *http.Request, all bool) {
 		}
 	}
 	t.Result = tryout.Sum(parts, topShown)
-	reply(w, t)
+	route.Reply(w, t)
 }

@@ -12,14 +12,14 @@ import (
 func (c *Client) Drain() error {
 	return Show(c, http.MethodPost, "/v1/drain", nil, func(s control.Service) error {
 		if s.Drained == nil {
-			return c.lines([]string{"the edge was drained, and another operator has undrained it"})
+			return c.Lines([]string{"the edge was drained, and another operator has undrained it"})
 		}
 		line := "the edge is " + drainedLine(s.Drained) +
 			": /readyz says 503, and whoever comes is served; sluice undrain ends it"
 		if !s.Changed {
 			line = "nothing has changed: " + line
 		}
-		return c.lines([]string{line})
+		return c.Lines([]string{line})
 	})
 }
 
@@ -33,7 +33,7 @@ func (c *Client) Undrain() error {
 		if s.Ready != "ready" {
 			line += ", but it is not ready: " + s.Ready
 		}
-		return c.lines([]string{line})
+		return c.Lines([]string{line})
 	})
 }
 

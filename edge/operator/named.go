@@ -10,7 +10,7 @@ import (
 func (c *Client) Lists() error {
 	return Show(c, http.MethodGet, "/v1/lists", nil, func(list []lists.Status) error {
 		if len(list) == 0 {
-			return c.lines([]string{"there are no named lists: the configuration has none under lists"})
+			return c.Lines([]string{"there are no named lists: the configuration has none under lists"})
 		}
 		t := table{columns: []column{{"LIST", whole}, {"ENTRIES", right}, {"READ", right},
 			{"CHANGED", right}, {"FROM", text}, {"ERROR", text}}}

@@ -25,12 +25,12 @@ func (c *Client) Reload() error {
 		for _, w := range done.Warnings {
 			lines = append(lines, "but: "+w)
 		}
-		return c.lines(lines)
+		return c.Lines(lines)
 	})
 }
 
-// lines prints some.
-func (c *Client) lines(list []string) error {
+// Lines prints some.
+func (c *Client) Lines(list []string) error {
 	for _, line := range list {
 		if _, err := fmt.Fprintln(c.Out, Printable(line)); err != nil {
 			return err

@@ -257,7 +257,7 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 			for _, w := range done.Warnings {
 				lines = append(lines, "but: "+w)
 			}
-			return c.lines(lines)
+			return c.Lines(lines)
 		})
 }
 

@@ -228,7 +228,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			drainedLine(s.Drained))
 	}
 	if s.Maintenance != nil {
-		line("closed", "%s", c.maintenanceLine(s.Maintenance))
+		line("closed", "%s", c.MaintenanceLine(s.Maintenance))
 	}
 	for i := range s.Everybody {
 		line("challenge", "%s", Everybody(&s.Everybody[i]))
@@ -388,4 +388,25 @@ func listenersLine(all []control.Listener) string {
 		parts = append(parts, text+" "+number(l.Accepted))
 	}
 	return strings.Join(parts, ", ") + " connections accepted since the start"
+}
+
+// MaintenanceLine is maintenance that is on.
+func (c *Client) MaintenanceLine(m *control.MaintenanceStatus) string {
+	line := "maintenance is on until " + Clock(m.Until) + " (" + span(m.Until.Sub(c.Now)) +
+		"): every request gets 503"
+	if m.Open() {
+		line = "maintenance is on until sluice maintenance off, at most until " + Clock(m.Until) +
+			": every request gets 503"
+	}
+	var spared []string
+	for _, p := range m.Allow {
+		spared = append(spared, p.String())
+	}
+	if len(spared) > 0 {
+		line += ", but those of " + strings.Join(spared, ", ")
+	}
+	if m.Message != "" {
+		line += fmt.Sprintf(", with %q", m.Message)
+	}
+	return line
 }

@@ -17,6 +17,7 @@ import (
 	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/metric"
+	"sluice/edge/operator"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -24,7 +25,8 @@ import (
 // Module answers while the PoP is in maintenance.
 func Module() edge.Module {
 	g := new(gate)
-	return edge.Module{Name: "maintenance", Collect: g.collect,
+	return edge.Module{Name: "maintenance", Collect: g.collect, Routes: routes,
+		Commands: []operator.Command{command()},
 		Prepare: func(s *edge.Setup) (edge.Points, error) {
 			return edge.Points{Gates: []edge.Gate{{Phase: edge.Maintenance,
 				Answer: func(x *edge.Exchange) bool { return g.answer(x, s.Limiter) }}}}, nil

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge"
 	"sluice/edge/modules/challenge"
+	"sluice/edge/modules/maintenance"
 	"sluice/edge/operator"
 )
 
@@ -26,7 +27,7 @@ func TestLasts(t *testing.T) {
 
 // A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
 func TestCommandLines(t *testing.T) {
-	own := func() []operator.Command { return edge.Modules{challenge.Module(nil)}.Commands() }
+	own := func() []operator.Command { return edge.Modules{challenge.Module(nil), maintenance.Module()}.Commands() }
 	commands := append(Operators(settings.Reader{}, own()), Why())
 	for _, test := range []struct {
 		line, says string // a part of what it says
@@ -48,6 +49,8 @@ func TestCommandLines(t *testing.T) {
 		{"try limit=5 --for 8d", "want 1s to 168h", operator.ExitUsage},
 		{"challenge off asks --for 1m", "belong to on: sluice challenge on RULE --for 1h", operator.ExitUsage},
 		{"challenge maybe asks", "want on or off", operator.ExitUsage},
+		{"maintenance on --allow=", "--allow is empty", operator.ExitUsage},
+		{"maintenance off --for 1h", "belong to on: sluice maintenance on --for 2h", operator.ExitUsage},
 		{"challenge on", "too little is given: want sluice challenge on|off RULE", operator.ExitUsage},
 		{"why 192.0.2.7 --around 1d /no/such/access.log", "/no/such/access.log", operator.ExitFailed},
 		{"status --admin nowhere", "want HOST:PORT or unix:/PATH", operator.ExitUsage},

@@ -180,7 +180,6 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 				}
 				return c.Events(*since)
 			}),
-		maintenanceCommand(),
 	}, planCommands(), own, []operator.Command{tryCommand(), suggestCommand()})
 	for i := range all {
 		if all[i].Ask != nil {
@@ -243,48 +242,6 @@ func listCommand(list operator.List, does string) operator.Command {
 			return operator.UsageErrorf("--for %v: want more than 0", *length)
 		}
 		return c.Put(list, args[0], *length, *reason)
-	})
-}
-
-// maintenanceCommand has the PoP answer 503.
-func maintenanceCommand() operator.Command {
-	set := operator.NewFlagSet("maintenance")
-	length := operator.DurationFlag(set, new(time.Duration), "for", 0,
-		"end by itself after a `TIME` such as 2h; 0: when it is turned off")
-	allow := set.StringSlice("allow", nil,
-		"serve those of an address or a prefix all the same: `CIDR,…`")
-	message := set.String("message", "", "what clients are told: `TEXT`")
-	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
-	return operator.Asks(set, "[on|off|status]", does, func(c *operator.Client,
-		args []string) error {
-		what := "status"
-		if len(args) > 0 {
-			what = args[0]
-		}
-		if what != "on" && (set.Changed("for") || set.Changed("allow") || set.Changed("message")) {
-			return operator.UsageErrorf("--for, --allow and --message belong to on: sluice maintenance on --for 2h")
-		}
-		switch what {
-		case "on":
-			// Of a variable that is not set, maybe: nobody would be spared
-			if set.Changed("allow") && len(*allow) == 0 {
-				return operator.UsageErrorf("--allow is empty: want an address or a prefix, or leave it out to serve nobody")
-			}
-			for _, one := range *allow {
-				if err := operator.CheckPrefix(one); err != nil {
-					return operator.UsageErrorf("--allow: %w", err)
-				}
-			}
-			if *length < 0 {
-				return operator.UsageErrorf("--for %v: want more than 0", *length)
-			}
-			return c.Maintain(*length, *allow, *message)
-		case "off":
-			return c.EndMaintenance()
-		case "status":
-			return c.Maintenance()
-		}
-		return operator.UsageErrorf("%q: want on, off or status", what)
 	})
 }
 
