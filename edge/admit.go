@@ -259,7 +259,10 @@ func (x *Exchange) note() {
 		x.tried = d.Tries(x.tried[:0])
 		x.snap.tries.Decided(x.tried)
 	}
-	x.peaks = d.Peaks(x.server.secret, x.peaks[:0], x.now)
+	x.told = x.told[:0]
+	for _, decided := range x.snap.decided {
+		x.told = decided(d, x.now, x.told)
+	}
 	x.blocks()
 	switch {
 	case d.Refused():

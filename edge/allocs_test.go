@@ -14,6 +14,7 @@ import (
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
+	"sluice/edge/modules/suggest"
 	"sluice/edge/upstream"
 )
 
@@ -43,6 +44,8 @@ func TestRequestAllocations(t *testing.T) {
 		{"checked", "check_path: /some/*\nrules: [{name: r, limit: 1000000000}]", nil},
 		{"proxied, one rule, observed", "rules: [{name: r, limit: 1000000000}]",
 			[]func(*edge.Options){observer}},
+		{"proxied, one rule, sampled", "rules: [{name: r, limit: 1000000000}]",
+			[]func(*edge.Options){edgetest.Using(suggest.Module())}},
 		{"refused by a limit, observed", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]",
 			[]func(*edge.Options){observer}},
 	} {

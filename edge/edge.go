@@ -50,7 +50,6 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
-	"sluice/edge/peaks"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
 	"sluice/edge/tryout"
@@ -95,7 +94,6 @@ type Server struct {
 
 	observed
 	tries  tryout.Registry
-	peaks  peaks.Registry
 	name   string
 	events *events.Log
 	warn   func(message string, args ...any)
@@ -316,7 +314,6 @@ func (s *Server) Sweep(now time.Time) {
 	}
 	s.listening.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
-	s.sweepPeaks(now)
 	s.heaviest.fade(now)
 	origins := s.snap.Load().origins
 	for _, o := range origins.All {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/edge/bearer"
 	"sluice/edge/config"
@@ -23,6 +24,7 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/upstream"
+	"sluice/edge/view"
 )
 
 // Modules are the features that an edge has beside the life of a request. The edge knows none of
@@ -56,6 +58,9 @@ type Module struct {
 	State   func(*control.State) // adds what operators should know of it
 	// Kernel returns how the kernel refuses a prefix; nil: it does not.
 	Kernel func(netip.Prefix) *control.Kernel
+	// Answer adds to what this edge shows what it says to a question that is asked of each edge of
+	// the PoP. It reports false if the question is not the module's.
+	Answer func(to *view.Part, question string, now time.Time) bool
 	Routes []route.Route // what it adds to the operators' API
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
 	// once.
@@ -87,6 +92,7 @@ type Setup struct {
 	Secret  key.Secret // the PoP's
 	Events  *events.Log
 	Warn    func(message string, args ...any)
+	Made    *rules.Set // those of Config, from InForce on; nil: not yet
 	// Rules and Origins are those in force: at the first Prepare there are none yet.
 	Rules   func() *rules.Set
 	Origins func() *upstream.Origins
@@ -135,9 +141,15 @@ type Observer struct {
 	// Watch is called when the client is known, and returns who is told of this request; nil:
 	// nobody is.
 	Watch func(*Exchange) Watcher
+	// Decided is called once rules have decided about a request, or about what a program or another
+	// proxy asks. It appends who is to be told which status the origin answers a request with.
+	Decided func(d *rules.Decision, now time.Time, to []Told) []Told
 	// Answered is called when the answer is made, and before it is sent.
 	Answered func(*Exchange, *Outcome)
 }
+
+// Told is told the status of an origin's answer. Nothing is told where the edge itself answers.
+type Told interface{ Answered(status int) }
 
 // A Watcher is told of one request's attempts at origins, and of its end.
 type Watcher interface {
@@ -208,7 +220,7 @@ func (all Modules) run(ctx context.Context) (stop func()) {
 }
 
 // prepare makes the points of all modules.
-func (s *Server) prepare(c *config.Config, to *snapshot) error {
+func (s *Server) prepare(c *config.Config, to *snapshot) (*Setup, error) {
 	setup := &Setup{Config: c, Edge: s, Name: s.name, Limiter: &s.limiter, Secret: s.secret,
 		Events: s.events, Warn: s.warn,
 		Rules: func() *rules.Set { return s.snap.Load().rules }, Origins: s.Upstreams}
@@ -222,7 +234,7 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 			err = fmt.Errorf("%s: %w", m.Name, err)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		gates = append(gates, p.Gates...)
 		to.facts = append(to.facts, p.Facts...)
@@ -240,6 +252,9 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 		for _, o := range p.Observers {
 			if o.Watch != nil {
 				to.watches = append(to.watches, o.Watch)
+			}
+			if o.Decided != nil {
+				to.decided = append(to.decided, o.Decided)
 			}
 			if o.Answered != nil {
 				to.answered = append(to.answered, o.Answered)
@@ -263,7 +278,7 @@ func (s *Server) prepare(c *config.Config, to *snapshot) error {
 			to.gates = append(to.gates, g.Answer)
 		}
 	}
-	return nil
+	return setup, nil
 }
 
 // Start has the modules open what must be open before the first request, in order.

@@ -3,6 +3,7 @@ package edge_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +21,10 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
+	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/view"
 )
 
 // A tea is the settings of a module for tests: of the section, and of the field of a rule.
@@ -158,6 +161,53 @@ func TestModuleKeepsConfiguration(t *testing.T) {
 	edgetest.Must(t, parse("tea: {pot: /new}\nrules: [{name: other, limit: 1}]"))
 	if pot := e.Config().Settings["tea"].(*tea).Pot; pot != "/new" || e.Rules()[0].Name != "other" {
 		t.Errorf("%s and %s are in force", pot, e.Rules()[0].Name)
+	}
+}
+
+// statuses is told statuses of origins' answers.
+type statuses chan int
+
+func (s statuses) Answered(status int) { s <- status }
+
+// What rules have decided about a request is told before it goes to the origin, and what the origin
+// answers only if it does. A question to all edges is answered by the module whose it is.
+func TestDecidedAndAnswered(t *testing.T) {
+	told, decided := make(statuses, 9), make(chan limiter.Verdict, 9)
+	module := edge.Module{Name: "m",
+		Prepare: func(*edge.Setup) (edge.Points, error) {
+			return edge.Points{Observers: []edge.Observer{{Decided: func(d *rules.Decision, _ time.Time,
+				to []edge.Told) []edge.Told {
+				decided <- d.Verdict
+				return append(to, told)
+			}}}}, nil
+		},
+		Answer: func(p *view.Part, question string, _ time.Time) bool {
+			if question != "is it tea" {
+				return false
+			}
+			p.Answer(question, json.RawMessage(`"yes"`))
+			return true
+		}}
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(),
+		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 0}]", module)
+	for _, want := range []int{200, 200, 429} {
+		if resp, _ := e.Get("/"); resp.StatusCode != want {
+			t.Errorf("%d, want %d", resp.StatusCode, want)
+		}
+	}
+	for _, want := range []limiter.Verdict{limiter.Passed, limiter.Passed, limiter.Limited} {
+		if got := <-decided; got != want {
+			t.Errorf("decided %v, want %v", got, want)
+		}
+	}
+	if len(told) != 2 || <-told != 200 || <-told != 200 {
+		t.Error("what is told is not 200 twice")
+	}
+	part := new(view.Part)
+	e.Answer(part, "is it tea", time.Now())
+	e.Answer(part, "is it coffee", time.Now())
+	if string(part.Answers["is it tea"]) != `"yes"` || string(part.Answers["is it coffee"]) == `"yes"` {
+		t.Errorf("%s", part.Answers)
 	}
 }
 

@@ -27,9 +27,19 @@ func (s *Server) Part(load view.Load, now time.Time) *view.Part {
 	return p
 }
 
-// Answer is what the edge says to a question that is asked of each edge; nil: it does not
-// understand it.
-func (s *Server) Answer(question string) (said json.RawMessage) {
+// Answer adds to a part what the edge says to a question that is asked of each edge: nothing, if it
+// does not understand it.
+func (s *Server) Answer(p *view.Part, question string, now time.Time) {
+	for _, m := range s.use {
+		if m.Answer != nil && m.Answer(p, question, now) {
+			return
+		}
+	}
+	p.Answer(question, s.aboutSource(question))
+}
+
+// aboutSource is what the edge knows of a source that it is asked about; nil: it is not.
+func (s *Server) aboutSource(question string) (said json.RawMessage) {
 	text, is := view.AboutSource(question)
 	source, err := counter.ParseSource(text)
 	if !is || err != nil {

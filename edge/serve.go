@@ -8,7 +8,6 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/peaks"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -44,7 +43,7 @@ type Exchange struct {
 	read        func(part []byte) // decision.ReadAnswer
 
 	tried []rules.TriedResult // what rules that are only tried say of it
-	peaks []*peaks.Source     // its sources that are of a sample
+	told  []Told              // who is told which status an origin answers with
 
 	watchers []Watcher       // those of the request,
 	attempts []proxy.Watcher // and as the proxy knows them
@@ -92,7 +91,7 @@ func (x *Exchange) begin(f Front) {
 	x.peer, x.named = f.Peer()
 	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0],
 		keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
-	x.values, x.tried, x.peaks = x.values[:0], x.tried[:0], x.peaks[:0]
+	x.values, x.tried, x.told = x.values[:0], x.tried[:0], x.told[:0]
 	x.watchers, x.attempts = x.watchers[:0], x.attempts[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
@@ -267,8 +266,8 @@ func (x *Exchange) finish() (hijacked bool) {
 		x.snap.tries.Answered(x.tried, r.Status)
 	}
 	if r.from == fromOrigin {
-		for _, source := range x.peaks {
-			source.Answered(r.Status)
+		for _, t := range x.told {
+			t.Answered(r.Status)
 		}
 	}
 	if x.snap.hsts != nil && x.front.Secure() {

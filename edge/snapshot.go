@@ -49,6 +49,7 @@ type snapshot struct {
 	watches       []func(*Exchange) Watcher
 	inForce       []func()
 	closed        []func(netip.Prefix)
+	decided       []func(*rules.Decision, time.Time, []Told) []Told
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool
 	hellos        []func(*tls.ClientHelloInfo) any
@@ -142,7 +143,8 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 		return nil, err
 	}
 	now := &snapshot{generation: 1, config: c, tries: tries, since: time.Now()}
-	if err := s.prepare(c, now); err != nil {
+	setup, err := s.prepare(c, now)
+	if err != nil {
 		return nil, err
 	}
 	defaults := c.RuleDefaults()
@@ -154,7 +156,7 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err := set.Try(tries.Rules(), defaults, tries.Tally); err != nil {
 		return nil, err
 	}
-	now.rules, now.hash = set, config.Hash(set.Configs())
+	now.rules, now.hash, setup.Made = set, config.Hash(set.Configs()), set
 	now.sources, now.useLists = address.NewSources(c.Source), useLists
 	now.deny = address.NewGroup(c.Deny, address.Named(named, c.DenyLists),
 		key.Marked(now.facts, c.DenyMarked))
@@ -234,7 +236,6 @@ func (s *Server) putInForce(now *snapshot) {
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
-	s.samplePeaks(now.rules)
 	now.useLists()
 	for _, tell := range now.inForce {
 		tell()

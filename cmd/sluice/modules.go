@@ -18,6 +18,7 @@ import (
 	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
+	"sluice/edge/modules/suggest"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
 	"sluice/edge/modules/wall"
@@ -35,7 +36,8 @@ func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modul
 		pages.Module(), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
-		ratelimit.Module(), limitapi.Module(), wall.Module(), importer.Module()}
+		ratelimit.Module(), limitapi.Module(), wall.Module(),
+		suggest.Module(), importer.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs

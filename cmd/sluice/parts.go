@@ -210,11 +210,7 @@ func (d *daemon) makeViewer() {
 				d.server.AnswerTry(p, q, name, now)
 				continue
 			}
-			if rule, is := view.AboutPeaks(q); is {
-				d.server.AnswerPeaks(p, q, rule, now)
-				continue
-			}
-			p.Answer(q, d.server.Answer(q))
+			d.server.Answer(p, q, now)
 		}
 		return p
 	}

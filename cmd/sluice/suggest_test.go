@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge/peaks"
+	"sluice/edge/modules/suggest"
 	"sluice/edge/view"
 )
 
@@ -46,12 +46,12 @@ func TestSuggest(t *testing.T) {
 	want := uint64(lengths[keys-1-int(keys*share)]) // it refuses four of them, the 20s
 	for i, p := range edges {
 		var s struct {
-			peaks.Suggestion
+			suggest.Suggestion
 			Edges []view.Edge
 		}
 		p.until("suggesting", func() bool {
 			_, body := p.admin("GET", fmt.Sprintf("/v1/rules/all/suggestion?scope=pop&refuse=%v", share))
-			s.Edges, s.Suggestion = nil, peaks.Suggestion{}
+			s.Edges, s.Suggestion = nil, suggest.Suggestion{}
 			must(t, json.Unmarshal([]byte(body), &s))
 			return s.Missing == "" && missing(s.Edges) == ""
 		})

@@ -23,6 +23,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/suggest"
 	"sluice/edge/route"
 	"sluice/mitigation"
 )
@@ -33,7 +34,7 @@ rules: [{name: login, match: {path: /login}, limit: 5}]
 `
 
 // withRoutes are the modules that have routes: TestRoutesInDocument in cmd/sluice looks for others.
-var withRoutes = edge.Modules{maintenance.Module()}
+var withRoutes = edge.Modules{maintenance.Module(), suggest.Module()}
 
 func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()

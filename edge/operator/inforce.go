@@ -62,7 +62,7 @@ func (c *Client) Rules() error {
 				limit, then = "none", ""
 			}
 			if r.Concurrency > 0 {
-				limit = strings.TrimPrefix(limit+", "+number(r.Concurrency)+" in flight", "none, ")
+				limit = strings.TrimPrefix(limit+", "+Number(r.Concurrency)+" in flight", "none, ")
 			}
 			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
@@ -72,9 +72,9 @@ func (c *Client) Rules() error {
 
 // limits are those of a rule, in each of its windows.
 func (r rule) limits() string {
-	text := number(r.Limit) + " in " + r.Window
+	text := Number(r.Limit) + " in " + r.Window
 	for _, w := range r.Windows {
-		text += ", " + number(w.Limit) + " in " + w.Window
+		text += ", " + Number(w.Limit) + " in " + w.Window
 	}
 	return text
 }
@@ -105,11 +105,11 @@ func (r rule) matches() string {
 		matches += ", may wait " + r.Queue
 	}
 	for _, of := range []struct{ what, is, usually string }{
-		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action,
+		{"", r.Algorithm, "sliding"}, {"burst ", Number(r.Burst), "0"}, {"action ", r.Action,
 			"refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
 		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure,
 			"local"}, {"estimate ", r.Estimate, "nearest"},
-		{"shows of a key ", number(r.ShowKey), "0"},
+		{"shows of a key ", Number(r.ShowKey), "0"},
 	} {
 		if of.is != "" && of.is != of.usually {
 			matches += ", " + of.what + of.is
@@ -119,7 +119,7 @@ func (r rule) matches() string {
 		matches += ", repeat blocks " + strings.Join(r.Escalate, ", ")
 	}
 	for i, plan := range slices.Sorted(maps.Keys(r.Plans)) {
-		matches += []string{", plans ", ", "}[min(i, 1)] + plan + " " + number(r.Plans[plan].Limit)
+		matches += []string{", plans ", ", "}[min(i, 1)] + plan + " " + Number(r.Plans[plan].Limit)
 	}
 	for i, p := range r.Prefixes {
 		width, own := p.(map[string]any)
@@ -137,10 +137,10 @@ func (r rule) matches() string {
 func cost(c any) string {
 	switch c := c.(type) {
 	case float64:
-		return number(uint64(c))
+		return Number(uint64(c))
 	case map[string]any:
 		if bytes, ok := c["bytes"].(float64); ok {
-			return "1 for each " + number(uint64(bytes)) + " bytes"
+			return "1 for each " + Number(uint64(bytes)) + " bytes"
 		}
 		return fmt.Sprintf("by %v", c["header"])
 	}

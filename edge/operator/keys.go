@@ -43,7 +43,7 @@ func (c *Client) BlockKey(key *control.Key, rule string, d time.Duration, reason
 // blocked tells of a block that was just said.
 func (c *Client) blocked(m control.Mitigation) error {
 	return c.Said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...),
-		Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
+		Clock(m.End), Span(m.End.Sub(m.Start))), m.Edges, m.Warning)
 }
 
 // UnblockKey ends what is in force against who is named by a key, and has its counts forgotten.

@@ -36,7 +36,7 @@ func (c *Client) Put(l List, prefix string, d time.Duration, reason string) erro
 	body := map[string]string{"for": d.String(), "reason": reason}
 	return Show(c, http.MethodPut, l.path(prefix), body, func(m control.Listed) error {
 		return c.Said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End),
-			span(d)), m.Edges, m.Warning)
+			Span(d)), m.Edges, m.Warning)
 	})
 }
 
@@ -63,7 +63,7 @@ func (c *Client) Listed(l List) error {
 		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right},
 			{"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Prefix, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Prefix, Clock(m.End), Span(m.End.Sub(c.Now)), m.Reason)
 		}
 		return t.write(c.Out)
 	})

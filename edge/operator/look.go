@@ -32,9 +32,9 @@ func (c *Client) Top(by string, n int) error {
 		for _, h := range list {
 			sure := ""
 			if h.Error > 0 {
-				sure = number(h.Count - min(h.Count, h.Error))
+				sure = Number(h.Count - min(h.Count, h.Error))
 			}
-			t.add(h.Source, number(h.Count), sure)
+			t.add(h.Source, Number(h.Count), sure)
 		}
 		return t.write(c.Out)
 	})
@@ -57,9 +57,9 @@ func (c *Client) TopKeys(by string, n int, rule string) error {
 			for _, h := range list {
 				sure := ""
 				if h.Error > 0 {
-					sure = number(h.Count - min(h.Count, h.Error))
+					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure,
+				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
 					strings.Join(h.Rules, ", "))
 			}
 			return t.write(c.Out)
@@ -124,7 +124,7 @@ func (c *Client) Blocked(f Filter) error {
 			}
 			for _, m := range list {
 				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
-					string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)),
+					string(m.Action), where(m), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
 					m.Reason)
 			}
 			if err := t.write(c.Out); err != nil {
@@ -132,7 +132,7 @@ func (c *Client) Blocked(f Filter) error {
 			}
 			more := ""
 			if len(list) >= blockedMost {
-				more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", number(uint64(len(list))))
+				more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", Number(uint64(len(list))))
 			}
 			return c.blockedEnd(more)
 		}))
@@ -247,7 +247,7 @@ func (c *Client) Events(since string) error {
 func eventText(e *events.Event) string {
 	text := e.Text
 	if e.Skipped > 0 {
-		text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
+		text += fmt.Sprintf(" (and %s more before it)", Number(e.Skipped))
 	}
 	if e.KeyStart != "" {
 		text += ", key " + Shown(e.KeyStart, "")

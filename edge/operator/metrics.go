@@ -105,7 +105,7 @@ func (m metrics) certificates(listener string, now time.Time) (lines []string) {
 	}
 	if failures := m.sum("sluice_certificate_read_failures_total", label); failures > 0 &&
 		len(lines) > 0 {
-		lines[0] += fmt.Sprintf("; %s looks at the listener's files since the start found them wrong or away", number(uint64(failures)))
+		lines[0] += fmt.Sprintf("; %s looks at the listener's files since the start found them wrong or away", Number(uint64(failures)))
 	}
 	return lines
 }

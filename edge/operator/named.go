@@ -17,13 +17,13 @@ func (c *Client) Lists() error {
 		for _, l := range list {
 			read := "not yet"
 			if !l.Read.IsZero() {
-				read = span(c.Now.Sub(l.Read)) + " ago"
+				read = Span(c.Now.Sub(l.Read)) + " ago"
 			}
 			changed := "never"
 			if !l.Changed.IsZero() {
-				changed = span(c.Now.Sub(l.Changed)) + " ago"
+				changed = Span(c.Now.Sub(l.Changed)) + " ago"
 			}
-			t.add(l.Name, number(uint64(l.Entries)), read, changed, l.From, l.Error)
+			t.add(l.Name, Number(uint64(l.Entries)), read, changed, l.From, l.Error)
 		}
 		return t.write(c.Out)
 	})

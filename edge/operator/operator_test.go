@@ -224,7 +224,7 @@ func TestAnswers(t *testing.T) {
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
 			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_http2_requests_total 45\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
 				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_shed_total{hosts=\"*\",priority=\"sheddable\"} 3\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
-			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received (45 by HTTP/2), 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
+			"edge      EDGE, ready\nversion   1.2\nup        " + Span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received (45 by HTTP/2), 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
 				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                 REFUSED\n" +
 				"web2                                   0                     0                              2\n" +
 				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00Z\n\n" +

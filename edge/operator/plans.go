@@ -115,8 +115,8 @@ func addClient(t *table, l *control.ListedClient) {
 			what = strings.TrimPrefix(what+"; blocked until "+Clock(*r.Until), "; ")
 		}
 		if r.Limit > 0 {
-			t.add(key, r.Plan, r.Rule, number(uint64(r.Used+0.5)), number(uint64(r.Limit)),
-				number(uint64(r.Remaining)), what)
+			t.add(key, r.Plan, r.Rule, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
+				Number(uint64(r.Remaining)), what)
 		} else {
 			t.add(key, r.Plan, r.Rule, "-", "-", "-", what)
 		}
@@ -158,7 +158,7 @@ func limit(n uint32) string {
 	if n == 0 {
 		return "-"
 	}
-	return number(uint64(n))
+	return Number(uint64(n))
 }
 
 func at(t *time.Time) string {
@@ -220,11 +220,11 @@ func addUsage(t *table, r control.Usage) {
 		blocked = "until " + Clock(*r.Until)
 	}
 	if r.Limit > 0 {
-		t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)),
-			number(uint64(r.Remaining)), Clock(r.Reset), blocked)
+		t.add(r.Rule, r.Plan, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
+			Number(uint64(r.Remaining)), Clock(r.Reset), blocked)
 	}
 	if p := r.Places; p != nil {
-		t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)),
-			number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
+		t.add(r.Rule+" in flight", r.Plan, Number(uint64(p.Held)), Number(uint64(p.Limit)),
+			Number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
 	}
 }

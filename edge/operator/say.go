@@ -81,7 +81,7 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 	err := Show(c, http.MethodPut, MitigationPath(rule, source), body,
 		func(m control.Mitigation) error {
 			what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source),
-				Under(rule, m.Rules...), Clock(m.End), span(d))
+				Under(rule, m.Rules...), Clock(m.End), Span(d))
 			return c.Said(what, m.Edges, m.Warning)
 		})
 	if rule == control.AllRules && strings.HasPrefix(source, "#") {

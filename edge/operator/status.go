@@ -237,12 +237,12 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("version", "%s", v)
 	}
 	if start := m.sum("process_start_time_seconds"); start > 0 {
-		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
+		line("up", "%s", Span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
 	m.each("sluice_connections", func(_, open string) {
 		accepted := m.sum("sluice_connections_accepted_total")
 		line("clients", "%s connections open, %s accepted since the start", open,
-			number(uint64(accepted)))
+			Number(uint64(accepted)))
 	})
 	if len(s.Listeners) > 1 {
 		line("listen", "%s", listenersLine(s.Listeners))
@@ -264,17 +264,17 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	} else {
 		shed := ""
 		if n := uint64(m.sum("sluice_shed_total")); n > 0 {
-			shed = number(n) + " shed to spare an origin, "
+			shed = Number(n) + " shed to spare an origin, "
 		}
 		by := ""
 		if n := uint64(m.sum("sluice_http2_requests_total")); n > 0 {
-			by = " (" + number(n) + " by HTTP/2)"
+			by = " (" + Number(n) + " by HTTP/2)"
 		}
 		line("requests", "%s received%s, %s refused by a limit, %s%s to origins",
-			number(uint64(m.sum("sluice_received_total"))), by,
-			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed,
-			number(uint64(m.sum("sluice_origin_requests_total"))))
-		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
+			Number(uint64(m.sum("sluice_received_total"))), by,
+			Number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed,
+			Number(uint64(m.sum("sluice_origin_requests_total"))))
+		line("blocked", "%s now", Number(uint64(m.sum("sluice_mitigations_active"))))
 	}
 	if s.Wall != nil {
 		line("wall", "%s", wallLine(s.Wall))
@@ -385,14 +385,14 @@ func listenersLine(all []control.Listener) string {
 		if l.Redirect > 0 {
 			text += fmt.Sprintf(" (to https, port %d)", l.Redirect)
 		}
-		parts = append(parts, text+" "+number(l.Accepted))
+		parts = append(parts, text+" "+Number(l.Accepted))
 	}
 	return strings.Join(parts, ", ") + " connections accepted since the start"
 }
 
 // MaintenanceLine is maintenance that is on.
 func (c *Client) MaintenanceLine(m *control.MaintenanceStatus) string {
-	line := "maintenance is on until " + Clock(m.Until) + " (" + span(m.Until.Sub(c.Now)) +
+	line := "maintenance is on until " + Clock(m.Until) + " (" + Span(m.Until.Sub(c.Now)) +
 		"): every request gets 503"
 	if m.Open() {
 		line = "maintenance is on until sluice maintenance off, at most until " + Clock(m.Until) +

@@ -130,8 +130,8 @@ func Clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// span writes a duration to the second, to the minute from an hour on.
-func span(d time.Duration) string {
+// Span writes a duration to the second, to the minute from an hour on.
+func Span(d time.Duration) string {
 	if d >= time.Hour {
 		d = d.Round(time.Minute)
 	}
@@ -145,8 +145,8 @@ func span(d time.Duration) string {
 	return s
 }
 
-// number writes a count with its thousands apart.
-func number(n uint64) string {
+// Number writes a count with its thousands apart.
+func Number(n uint64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

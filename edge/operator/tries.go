@@ -13,7 +13,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"sluice/edge/control"
-	"sluice/edge/peaks"
 	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
@@ -34,7 +33,7 @@ type tried struct {
 
 const tryPath = "/v1/tries/"
 
-func tryURL(name string) string { return tryPath + url.PathEscape(name) + "?scope=" + wholePoP }
+func tryURL(name string) string { return tryPath + url.PathEscape(name) + "?scope=" + WholePoP }
 
 // BeginTry has a rule tried on all edges, and returns its name.
 func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration) (string, error) {
@@ -59,7 +58,7 @@ func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration
 		where = (*spread)(begun.Edges).String()
 	}
 	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", Printable(begun.Name),
-		span(length), Printable(where))
+		Span(length), Printable(where))
 	for _, w := range begun.Warnings {
 		fmt.Fprintln(c.Out, "but: "+Printable(w))
 	}
@@ -92,7 +91,7 @@ func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration
 					return err
 				}
 				if !c.JSON {
-					fmt.Fprintf(c.Out, "%8s  %v\n", span(now.Sub(began)), err)
+					fmt.Fprintf(c.Out, "%8s  %v\n", Span(now.Sub(began)), err)
 				}
 				continue
 			}
@@ -101,7 +100,7 @@ func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration
 			}
 			if !c.JSON {
 				fmt.Fprintf(c.Out, "%8s  %s requests, %s would be refused, of %s\n",
-					span(now.Sub(began)), number(t.Result.Requests), number(t.Result.Refused),
+					Span(now.Sub(began)), Number(t.Result.Requests), Number(t.Result.Refused),
 					sources(&t.Result.RefusedSources))
 			}
 		}
@@ -130,9 +129,9 @@ func (c *Client) Tries() error {
 		for _, o := range list {
 			state := "ended"
 			if !o.Ended {
-				state = span(o.Until.Sub(c.Now)) + " left"
+				state = Span(o.Until.Sub(c.Now)) + " left"
 			}
-			t.add(o.Name, state, number(o.Result.Requests), number(o.Result.Refused), o.About)
+			t.add(o.Name, state, Number(o.Result.Requests), Number(o.Result.Refused), o.About)
 		}
 		return t.write(c.Out)
 	})
@@ -142,7 +141,7 @@ func (c *Client) Tries() error {
 func sources(n *tryout.Number) string {
 	text := Counted(int(n.N), "source")
 	if n.Error > 0 {
-		text = fmt.Sprintf("about %s sources (give or take %.0f %%)", number(n.N), 196*n.Error)
+		text = fmt.Sprintf("about %s sources (give or take %.0f %%)", Number(n.N), 196*n.Error)
 	}
 	if n.AtLeast {
 		text = "at least " + strings.TrimPrefix(text, "about ")
@@ -152,27 +151,27 @@ func sources(n *tryout.Number) string {
 
 func (c *Client) printTry(t tried) error {
 	r := &t.Result
-	state := "runs, " + span(time.Until(t.Until)) + " left"
+	state := "runs, " + Span(time.Until(t.Until)) + " left"
 	if t.Ended {
-		state = "ended after " + span(t.Until.Sub(t.Began))
+		state = "ended after " + Span(t.Until.Sub(t.Began))
 	}
 	fmt.Fprintf(c.Out, "%s (%s), begun at %s by %s: %s\n", Printable(t.Name), Printable(t.About),
 		Printable(t.Edge), Printable(cmp.Or(t.Who, "an operator")), state)
 	fmt.Fprintf(c.Out,
 		"requests      %s that the rules in force let through, of %s; further %s they refused\n",
-		number(r.Requests), sources(&r.Sources), number(r.Moot))
+		Number(r.Requests), sources(&r.Sources), Number(r.Moot))
 	share := ""
 	if r.Requests > 0 {
 		share = fmt.Sprintf(" (%.2g %%)", 100*r.RefusedRatio)
 	}
-	fmt.Fprintf(c.Out, "would refuse  %s of these%s, of %s\n", number(r.Refused), share,
+	fmt.Fprintf(c.Out, "would refuse  %s of these%s, of %s\n", Number(r.Refused), share,
 		sources(&r.RefusedSources))
 	fmt.Fprintf(c.Out,
 		"look honest   %s of those: %d answers or more before, nine in ten of them 2xx or 3xx\n",
-		sources(&r.Honest), peaks.Answers)
+		sources(&r.Honest), tryout.Answers)
 	if r.Known > 0 {
 		fmt.Fprintf(c.Out,
-			"answered      %s of the requests that it would refuse got an answer of the origin, %s of these 2xx or 3xx\n", number(r.Known), number(r.Well))
+			"answered      %s of the requests that it would refuse got an answer of the origin, %s of these 2xx or 3xx\n", Number(r.Known), Number(r.Well))
 	}
 	cost := fmt.Sprintf("%.1f MB of memory on an edge", float64(r.Bytes)/1e6)
 	if r.Requests > 0 {
@@ -182,7 +181,7 @@ func (c *Client) printTry(t tried) error {
 	fmt.Fprintf(c.Out, "costs         %s\n", cost)
 	if r.Forgotten > 0 {
 		fmt.Fprintf(c.Out,
-			"forgotten     %s sources, for which there was no room: who of them was answered before is not known\n", number(r.Forgotten))
+			"forgotten     %s sources, for which there was no room: who of them was answered before is not known\n", Number(r.Forgotten))
 	}
 	if len(r.Heavy) > 0 {
 		s := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"REQUESTS", right},
@@ -194,13 +193,13 @@ func (c *Client) printTry(t tried) error {
 				looks = "honest"
 			}
 			if h.Error > 0 {
-				least = number(h.Count - h.Error)
+				least = Number(h.Count - h.Error)
 			}
 			start := h.Start
 			if start != "" {
 				start += "…"
 			}
-			s.add(h.Source, start, number(h.Requests), number(h.Count), least,
+			s.add(h.Source, start, Number(h.Requests), Number(h.Count), least,
 				strconv.FormatUint(h.Well, 10)+" of "+strconv.FormatUint(h.Answers, 10), looks)
 		}
 		if err := s.write(c.Out); err != nil {
@@ -215,7 +214,7 @@ func (c *Client) printTry(t tried) error {
 	for _, l := range t.Late {
 		fmt.Fprintf(c.Out,
 			"LATE: %s started %s after the try began: what it saw before is not in this\n",
-			Printable(l.Edge), span(l.Since.Sub(t.Began)))
+			Printable(l.Edge), Span(l.Since.Sub(t.Began)))
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"sluice/edge/view"
 )
 
-// wholePoP asks for all edges of the PoP together.
-const wholePoP = "pop"
+// WholePoP asks for all edges of the PoP together.
+const WholePoP = "pop"
 
 // ofPoP is a list of the whole PoP, and of which edges.
 type ofPoP[T any] struct {
@@ -54,14 +54,14 @@ func largest(counts map[string]uint64) string {
 				cmp.Compare(a, b))
 		})
 	for i, name := range names {
-		names[i] = name + " " + number(counts[name])
+		names[i] = name + " " + Number(counts[name])
 	}
 	return strings.Join(names, ", ")
 }
 
 // TopOfPoP is Top over all edges.
 func (c *Client) TopOfPoP(by string, n int) error {
-	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {wholePoP}}
+	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {WholePoP}}
 	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(all ofPoP[view.Heavy]) error {
 			t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
@@ -69,9 +69,9 @@ func (c *Client) TopOfPoP(by string, n int) error {
 			for _, h := range all.List {
 				sure := ""
 				if h.Error > 0 {
-					sure = number(h.Count - min(h.Count, h.Error))
+					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, number(h.Count), sure, largest(h.Edges))
+				t.add(h.Source, Number(h.Count), sure, largest(h.Edges))
 			}
 			if len(all.List) == 0 {
 				fmt.Fprintf(c.Out, "no source of late (by %s)\n", by)
@@ -84,7 +84,7 @@ func (c *Client) TopOfPoP(by string, n int) error {
 
 // TopKeysOfPoP is TopKeys over all edges.
 func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
-	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}, "scope": {wholePoP}}
+	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}, "scope": {WholePoP}}
 	if rule != "" {
 		query.Set("rule", rule)
 	}
@@ -95,9 +95,9 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 			for _, h := range all.List {
 				sure := ""
 				if h.Error > 0 {
-					sure = number(h.Count - min(h.Count, h.Error))
+					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure,
+				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
 					largest(h.Edges))
 			}
 			if len(all.List) == 0 {
@@ -111,7 +111,7 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 
 // blockedOfPoP is Blocked over all edges.
 func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
-	query.Set("scope", wholePoP)
+	query.Set("scope", WholePoP)
 	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
 		func(all ofPoP[view.Block]) error {
 			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
@@ -119,7 +119,7 @@ func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 					right}, {"NOT ON", cut}, {"REASON", text}}}
 			for _, m := range all.List {
 				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
-					string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)),
+					string(m.Action), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
 					strings.Join(m.NotOn,
 						", "), m.Reason)
 			}
@@ -134,7 +134,7 @@ func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 
 // EventsOfPoP is Events over all edges.
 func (c *Client) EventsOfPoP(since string) error {
-	query := url.Values{"scope": {wholePoP}}
+	query := url.Values{"scope": {WholePoP}}
 	if since = c.instant(since); since != "" {
 		query.Set("since", since)
 	}
@@ -157,7 +157,7 @@ func (c *Client) EventsOfPoP(since string) error {
 
 // StatusOfPoP prints what each edge does.
 func (c *Client) StatusOfPoP() error {
-	return Show(c, http.MethodGet, "/v1/status?scope="+wholePoP, nil, func(all struct {
+	return Show(c, http.MethodGet, "/v1/status?scope="+WholePoP, nil, func(all struct {
 		Edges []struct {
 			view.Edge
 			Unready string
@@ -170,9 +170,9 @@ func (c *Client) StatusOfPoP() error {
 			{"REQUESTS", right}, {"REFUSED", right}, {"CONNECTIONS", right}, {"BLOCKED",
 				right}, {"STATE", text}}}
 		row := func(name, age, state string, blocked int, l *view.Load) {
-			t.add(name, age, l.Version, number(uint64(l.Received)),
-				number(uint64(l.Answers["limit"])), number(uint64(l.Connections)),
-				number(uint64(blocked)), state)
+			t.add(name, age, l.Version, Number(uint64(l.Received)),
+				Number(uint64(l.Answers["limit"])), Number(uint64(l.Connections)),
+				Number(uint64(blocked)), state)
 		}
 		most, missing := 0, 0
 		for _, e := range all.Edges {

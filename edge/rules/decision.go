@@ -391,6 +391,17 @@ func TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	return &l.Texts[1]
 }
 
+// EachResult has the rules that the request is under, with what each of their limits says.
+func (d *Decision) EachResult(yield func(*Rule, []limiter.RuleResult) bool) {
+	next := 0
+	for _, r := range d.Rules {
+		results := d.resultsOf(r, next)
+		if next += len(results); !yield(r, results) {
+			return
+		}
+	}
+}
+
 // resultsOf are the results of the rule whose first one is from.
 func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	to := from + 1

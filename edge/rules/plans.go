@@ -212,7 +212,7 @@ func (r *Rule) knows() *planned {
 // newVariant is a rule by another limit, which is the only one that it has.
 func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
-	v.Config.Limit, v.of, v.VariantOf = limit, r, r.Counter.ID
+	v.Config.Limit, v.of, v.Place, v.VariantOf = limit, r, -1, r.Counter.ID
 	var err error
 	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit),
 		limit, r.Counter.Estimate); err != nil {

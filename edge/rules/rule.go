@@ -22,7 +22,6 @@ import (
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/limitfields"
 	"sluice/edge/message"
-	"sluice/edge/peaks"
 	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 	"sluice/mitigation"
@@ -42,8 +41,8 @@ type Rule struct {
 	// says
 	shows int
 	Tally *Tally
-	Peaks *peaks.Sample // nil: none is kept; set before requests are under the rule
-	plans *planned      // nil: the rule does not use plans
+	Place int      // in Set.Rules; less than 0: it is a variant, or only tried
+	plans *planned // nil: the rule does not use plans
 	// Of a rule without plans, for clients that have a limit of their own; nil: none can have one
 	own *planned
 	of  *Rule // the rule that this is a variant of; nil: none

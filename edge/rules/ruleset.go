@@ -52,6 +52,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		if config.Mode == Off {
 			continue
 		}
+		r.Place = len(s.Rules)
 		s.Rules, s.names[config.Name] = append(s.Rules, r), r
 		if r.Parts == nil && r.Config.Match.Everything() {
 			s.Everything = append(s.Everything, r)

@@ -57,7 +57,7 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 		if !r.Shadow || r.plans != nil || r.InFlight != nil || config.Match.Descriptors != nil {
 			return fmt.Errorf("rule %s: it cannot be tried", config.Name)
 		}
-		r.Observer, r.Tally = true, tallies(config.Name)
+		r.Observer, r.Place, r.Tally = true, -1, tallies(config.Name)
 		r.own = nil // what is tried is one limit for all
 		for i := range r.Limits {
 			r.Limits[i].Observer = true
@@ -86,10 +86,7 @@ type TriedResult struct {
 
 // Tries appends what the rules that are tried say of the request, once it is decided.
 func (d *Decision) Tries(to []TriedResult) []TriedResult {
-	next := 0
-	for _, r := range d.Rules {
-		results := d.resultsOf(r, next)
-		next += len(results)
+	for r, results := range d.EachResult {
 		if r.Observer {
 			refuses := slices.ContainsFunc(results,
 				func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"sluice/edge/peaks"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
 )
@@ -114,7 +113,7 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 				one.Count, one.Error = uint64(s.refused), 0
 			}
 		}
-		one.Honest = peaks.Honest(one.Answers, one.Well)
+		one.Honest = Honest(one.Answers, one.Well)
 		p.Heavy = append(p.Heavy, one)
 	}
 	return p
@@ -217,14 +216,14 @@ func Sum(parts []*Part, n int) *Result {
 		all.count(t)
 	}
 	for t, s := range refused {
-		if whom.count(t) && peaks.Honest(s[3], s[4]) {
+		if whom.count(t) && Honest(s[3], s[4]) {
 			good++
 		}
 	}
 	sum.Sources, sum.RefusedSources = all.number(sum.Forgotten > 0), whom.number(unlisted > 0)
 	sum.Honest = whom.part(good, unlisted > 0 || sum.Forgotten > 0)
 	for _, h := range heavy {
-		h.Honest, h.Tag = peaks.Honest(h.Answers, h.Well), 0
+		h.Honest, h.Tag = Honest(h.Answers, h.Well), 0
 		sum.Heavy = append(sum.Heavy, *h)
 	}
 	slices.SortFunc(sum.Heavy, func(a, b Heavy) int {

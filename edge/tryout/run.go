@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"sluice/counter"
-	"sluice/edge/peaks"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
@@ -119,7 +118,7 @@ func (r *Run) answered(t *rules.TriedResult, status int) {
 	if t.Moot {
 		return
 	}
-	well := peaks.IsWell(status)
+	well := IsWell(status)
 	if t.Refuses {
 		r.known.Add(1)
 		if well {

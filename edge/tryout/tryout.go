@@ -11,7 +11,7 @@
 // whatever became of the edge that began it. Of what the rules in force refuse it counts nothing
 // but that they did.
 //
-// A source looks honest (peaks.Honest) if the origin answered it at least peaks.Answers times
+// A source looks honest (Honest) if the origin answered it at least Answers times
 // before the first request of it that would have been refused, and at least nine in ten of these
 // with 2xx or 3xx. That is all that is known: a scraper that gets what it asks for looks honest as
 // well.

@@ -88,17 +88,6 @@ func AboutTry(question string) (name string, is bool) {
 	return strings.CutPrefix(question, aboutTry)
 }
 
-// aboutPeaks begins a question about how near sources come to the limit of a rule.
-const aboutPeaks = "peaks "
-
-// AskPeaks is the question what an edge has seen of the sources of a rule.
-func AskPeaks(rule string) string { return aboutPeaks + rule }
-
-// AboutPeaks is the rule that a question is about, if it is such a question.
-func AboutPeaks(question string) (rule string, is bool) {
-	return strings.CutPrefix(question, aboutPeaks)
-}
-
 // Answered is what an edge has said to a question.
 type Answered[T any] struct {
 	Edge   string `json:"edge"`

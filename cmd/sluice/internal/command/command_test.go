@@ -11,6 +11,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/maintenance"
+	"sluice/edge/modules/suggest"
 	"sluice/edge/operator"
 )
 
@@ -27,7 +28,9 @@ func TestLasts(t *testing.T) {
 
 // A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
 func TestCommandLines(t *testing.T) {
-	own := func() []operator.Command { return edge.Modules{challenge.Module(nil), maintenance.Module()}.Commands() }
+	own := func() []operator.Command {
+		return edge.Modules{challenge.Module(nil), maintenance.Module(), suggest.Module()}.Commands()
+	}
 	commands := append(Operators(settings.Reader{}, own()), Why())
 	for _, test := range []struct {
 		line, says string // a part of what it says

@@ -180,7 +180,7 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 				}
 				return c.Events(*since)
 			}),
-	}, planCommands(), own, []operator.Command{tryCommand(), suggestCommand()})
+	}, planCommands(), own, []operator.Command{tryCommand()})
 	for i := range all {
 		if all[i].Ask != nil {
 			asking(read, &all[i])

@@ -1,4 +1,4 @@
-package peaks
+package suggest
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
-// Package peaks is how near sources come to the limit of a rule, of a sample of them, and which
-// limit that suggests.
+// Package suggest suggests a limit for a rule: from how near sources come to the one in force, of a
+// sample of them.
 //
-//	every request   Sample.Of: is its source of the sample?    Source.Hits, Source.Cut, Source.Answered   (by the edge)
+//	every request   Sample.Of: is its source of the sample?    Source.Hits, Source.Cut, Source.Answered   (module.go)
 //	every edge      Sample.Part  (edge/view carries it)
 //	the asked       Suggest: from the parts of all edges
 //
@@ -16,7 +16,7 @@
 //
 // A sample is of one to two periods: it begins a new half after each, and forgets the half before
 // the last. It begins anew when the rule changes.
-package peaks
+package suggest
 
 import (
 	"math"
@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/tryout"
 )
 
 const (
@@ -36,21 +37,7 @@ const (
 	// Period is how long one half of a sample is, of a rule whose window is not longer than half of
 	// it; else it is two windows.
 	Period = 24 * time.Hour
-	// Answers is how many a source must have had, before it was refused, to look honest, and
-	// honestShare which share of them well.
-	Answers     = 3
-	honestShare = 0.9
 )
-
-// Honest reports whether a source looks honest that got so many answers of the origin before it was
-// refused, so many of them with 2xx or 3xx. That is all that is known: a scraper that gets what it
-// asks for looks honest as well.
-func Honest(answers, well uint64) bool {
-	return answers >= Answers && float64(well) >= honestShare*float64(answers)
-}
-
-// IsWell reports whether an answer is a good one to a source that may be honest.
-func IsWell(status int) bool { return status >= 200 && status < 400 }
 
 // Registry has the samples of all rules of an edge. The zero Registry is ready. It is safe for
 // concurrent use.
@@ -293,7 +280,7 @@ func (s *Source) Answered(status int) {
 		return
 	}
 	s.answers.Add(1)
-	if IsWell(status) {
+	if tryout.IsWell(status) {
 		s.well.Add(1)
 	}
 }

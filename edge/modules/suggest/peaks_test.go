@@ -1,4 +1,4 @@
-package peaks
+package suggest
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/tryout"
 )
 
 var start = time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
@@ -22,7 +23,7 @@ func sampleOf(t testing.TB, b *Registry, window time.Duration) *Sample {
 
 // answer has a source look honest, or not.
 func answer(s *Source, honest bool) {
-	for range Answers {
+	for range tryout.Answers {
 		s.Answered(map[bool]int{true: 200, false: 401}[honest])
 	}
 }
