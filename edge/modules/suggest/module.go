@@ -35,7 +35,7 @@ func Module() edge.Module {
 // points are the module under one configuration.
 type points struct {
 	setup   *edge.Setup
-	samples []*Sample // by Rule.Place; nil: none is kept
+	samples []*Sample // by the place of their rules in the set; nil: none is kept
 }
 
 func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
