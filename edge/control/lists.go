@@ -99,7 +99,7 @@ func (c *Admin) List(list, prefix string, d time.Duration, reason string, by Ope
 	m, err := c.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
 	p, _ := key.Source.Prefix()
-	if denied, _ := c.listed(p, now); list == Allow && denied {
+	if denied, _, _ := c.listed(p, now); list == Allow && denied {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
 	}
 	return l, err
@@ -114,7 +114,7 @@ func (c *Admin) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 	}
 	l, err := c.lift(list, key, nil, by, now, false)
 	p, _ := key.Source.Prefix()
-	denied, allowed := c.listed(p, time.Now())
+	denied, allowed, _ := c.listed(p, time.Now())
 	const byOthers = " all the same: by the configuration, or as part of a wider prefix on this list"
 	switch {
 	case err != nil:
@@ -147,7 +147,7 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 func (c *Admin) effect(r *rules.Rule, source counter.Source, now time.Time) string {
 	p, ok := source.Prefix()
 	exact := !ok || c.with.View().Sources.Of(p.Addr()) == source // and no wider prefix
-	_, allowed := c.listed(p, now)
+	_, allowed, _ := c.listed(p, now)
 	switch {
 	case ok && allowed:
 		return "this source is allowed, which goes before: the block refuses nobody"

@@ -24,10 +24,13 @@ func Longest(p netip.Prefix, fixed *address.Group, what uint32, blocks *mitigati
 	return bits
 }
 
-// listed reports whether all of a prefix is always refused, or never limited.
-func (c *Admin) listed(p netip.Prefix, now time.Time) (denied, allowed bool) {
+// listed reports whether all of a prefix is always refused, or never limited, and which prefixes
+// that operators have spoken of cover it.
+func (c *Admin) listed(p netip.Prefix,
+	now time.Time) (denied, allowed bool, covering []counter.Source) {
 	in, blocks := c.with.View(), c.with.Limiter.Blocks
-	covering := blocks.WiderPrefixes(p, nil)
-	return address.Listed(Longest(p, in.Deny, mitigation.Denied, blocks, covering, now),
+	covering = blocks.WiderPrefixes(p, nil)
+	denied, allowed = address.Listed(Longest(p, in.Deny, mitigation.Denied, blocks, covering, now),
 		Longest(p, in.Allow, mitigation.Allowed, blocks, covering, now))
+	return denied, allowed, covering
 }

@@ -141,8 +141,9 @@ func (c *Admin) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.addFacts(in.Facts, addr)
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
-	now, covering := time.Now(), c.with.Limiter.Blocks.WiderPrefixes(address.Single(addr), nil)
-	l.Denied, l.Allowed = c.listed(address.Single(addr), now)
+	now := time.Now()
+	denied, allowed, covering := c.listed(address.Single(addr), now)
+	l.Denied, l.Allowed = denied, allowed
 	for i := range under {
 		u := &under[i]
 		st := c.state(u, covering, now)

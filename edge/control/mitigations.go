@@ -355,7 +355,8 @@ func (c *Admin) liftUnder(rule, source string, by Operator, now time.Time) (Lift
 // remains says what refuses a source, or sources within a prefix, after a lift; "": nothing.
 func (c *Admin) remains(src counter.Source, now time.Time) string {
 	prefix, is := src.Prefix()
-	if denied, _ := c.listed(prefix, now); is && denied {
+	denied, _, covering := c.listed(prefix, now)
+	if is && denied {
 		return "this source is denied, which goes before: it is refused all the same"
 	}
 	var enforced []where
@@ -375,7 +376,7 @@ func (c *Admin) remains(src counter.Source, now time.Time) string {
 			enforced = append(enforced, l)
 		}
 	}
-	if m := c.over(c.with.Limiter.Blocks.WiderPrefixes(prefix, nil), now, enforced...); m != nil {
+	if m := c.over(covering, now, enforced...); m != nil {
 		rule := m.Rule
 		if rule == AllRules {
 			rule = "every rule"
