@@ -90,11 +90,10 @@ func (p *points) decided(d *rules.Decision, now time.Time, to []edge.Told) []edg
 		if r.Place < 0 || p.samples[r.Place] == nil || result.Rule != &r.Rule || result.Probe {
 			continue
 		}
-		source := p.samples[r.Place].Of(p.setup.Secret.Tag("", result.Source), now)
+		source := p.samples[r.Place].Of(p.setup.Secret.Tag("", result.Source), &result.Source, now)
 		if source == nil {
 			continue
 		}
-		source.Is(&result.Source)
 		ask := result.Reservation
 		if ask != nil {
 			source.Hits(ask.Estimate)

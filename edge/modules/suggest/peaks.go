@@ -31,9 +31,9 @@ import (
 
 const (
 	// Kept is how many sources a half of a rule's sample has at most, and Room how many all samples
-	// of an edge have together.
+	// of an edge have together. Each takes 64 bytes, so all take 4 MB.
 	Kept = 1024
-	Room = 64 << 10
+	Room = 60 << 10
 	// Period is how long one half of a sample is, of a rule whose window is not longer than half of
 	// it; else it is two windows.
 	Period = 24 * time.Hour
@@ -116,8 +116,8 @@ func newHalf(window time.Duration, now time.Time) *half {
 	return h
 }
 
-// Of is the source with a tag, or nil if it is not of the sample.
-func (s *Sample) Of(tag uint64, now time.Time) *Source {
+// Of is a source that is there, by its tag; nil: it is not of the sample.
+func (s *Sample) Of(tag uint64, of *counter.Source, now time.Time) *Source {
 	h := s.now.Load()
 	if !now.Before(h.until) {
 		h = s.turn(now)
@@ -127,9 +127,9 @@ func (s *Sample) Of(tag uint64, now time.Time) *Source {
 		return nil
 	}
 	if i, found := slices.BinarySearch(l.tags, tag); found {
-		return l.sources[i]
+		return l.sources[i].here()
 	}
-	return s.add(h, tag)
+	return s.add(h, tag, of)
 }
 
 // turn begins a new half, unless another request has.
@@ -168,7 +168,7 @@ func (s *Sample) end() {
 
 // add takes a source into the sample whose tag is not there. With no room for another, that with
 // the largest tag makes place.
-func (s *Sample) add(h *half, tag uint64) *Source {
+func (s *Sample) add(h *half, tag uint64, of *counter.Source) *Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || h != s.now.Load() {
@@ -178,7 +178,7 @@ func (s *Sample) add(h *half, tag uint64) *Source {
 	i, found := slices.BinarySearch(l.tags, tag)
 	switch {
 	case found:
-		return l.sources[i]
+		return l.sources[i].here()
 	case tag > l.bound:
 		return nil
 	}
@@ -200,7 +200,7 @@ func (s *Sample) add(h *half, tag uint64) *Source {
 	if full {
 		kept = n - 1
 	}
-	source := new(Source)
+	source := &Source{of: *of}
 	next := &list{bound: bound, tags: make([]uint64, 0, kept+1), sources: make([]*Source, 0,
 		kept+1)}
 	next.tags = append(append(append(next.tags, l.tags[:i]...), tag), l.tags[i:kept]...)
@@ -222,12 +222,11 @@ func (s *Sample) Sweep(now time.Time, counted func(counter.Source) (estimate flo
 	}
 	s.swept.Store(now.UnixNano())
 	for _, source := range s.now.Load().list.Load().sources {
-		of := source.of.Load()
-		if of == nil || source.idle.Load() > looks {
+		if source.idle.Load() > looks {
 			continue
 		}
 		source.idle.Add(1)
-		if n, there := counted(*of); there {
+		if n, there := counted(source.of); there {
 			source.Hits(n)
 		}
 	}
@@ -238,22 +237,19 @@ const looks = 12
 
 // Source is one of a sample.
 type Source struct {
-	of            atomic.Pointer[counter.Source]
+	of            counter.Source
 	idle          atomic.Uint32 // looks since it was there
 	peak          atomic.Uint32
 	answers, well atomic.Uint32 // before it was refused
 	cut           atomic.Bool
 }
 
-// Is notes whom it stands for, and that it is there.
-func (s *Source) Is(of *counter.Source) {
-	if s.of.Load() == nil {
-		is := *of
-		s.of.Store(&is)
-	}
+// here notes that a request of it is there.
+func (s *Source) here() *Source {
 	if s.idle.Load() != 0 {
 		s.idle.Store(0)
 	}
+	return s
 }
 
 // Hits notes that the rule's counter has met so many in a window, those of this request included.

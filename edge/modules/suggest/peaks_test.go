@@ -9,12 +9,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"sluice/counter"
 	"sluice/edge/tryout"
 )
 
 var start = time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
+
+var client = counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 
 func sampleOf(t testing.TB, b *Registry, window time.Duration) *Sample {
 	t.Helper()
@@ -112,7 +115,7 @@ func TestSuggest(t *testing.T) {
 		s := sampleOf(t, &b, time.Minute)
 		var peaks []int
 		for i := range test.honest + 200 {
-			source := s.Of(uint64(i+1)<<40, start)
+			source := s.Of(uint64(i+1)<<40, &client, start)
 			n := 1 + i*i%701
 			if i >= test.honest-test.cut && i < test.honest {
 				n = 900
@@ -155,7 +158,7 @@ func TestNotEnough(t *testing.T) {
 	var b Registry
 	s := sampleOf(t, &b, time.Minute)
 	for i := range 368 {
-		source := s.Of(uint64(i), start)
+		source := s.Of(uint64(i), &client, start)
 		source.Hits(3)
 		answer(source, i != 0)
 	}
@@ -164,11 +167,11 @@ func TestNotEnough(t *testing.T) {
 	if got.Limit != 0 || got.Missing != "sources: 367 look honest, want 368" {
 		t.Errorf("%+v", got)
 	}
-	answer(s.Of(0, later), true) // 3 of 6
+	answer(s.Of(0, &client, later), true) // 3 of 6
 	if got = Suggest([]*Part{s.Part(later)}, time.Minute, 0.01, later); got.Limit != 0 {
 		t.Errorf("%+v", got)
 	}
-	one := s.Of(999, later)
+	one := s.Of(999, &client, later)
 	answer(one, true)
 	if got = Suggest([]*Part{s.Part(later)}, time.Minute, 0.01, later); got.Limit != 3 || got.Low != 3 || got.High != 3 || got.Missing != "" {
 		t.Errorf("%+v", got)
@@ -203,7 +206,7 @@ func TestEdges(t *testing.T) {
 			for i := range 1 + rng.IntN(3) {
 				hits := 1 + rng.Uint64N(50)
 				peak[tag] = max(peak[tag], hits)
-				if source := samples[i].Of(tag, start); source != nil {
+				if source := samples[i].Of(tag, &client, start); source != nil {
 					source.Hits(float64(hits))
 				}
 			}
@@ -233,21 +236,21 @@ func TestForgets(t *testing.T) {
 	var b Registry
 	s := sampleOf(t, &b, time.Minute)
 	n := func(now time.Time) int { return len(s.Part(now).Sample) }
-	s.Of(1, start).Hits(5)
+	s.Of(1, &client, start).Hits(5)
 	second := start.Add(Period)
-	s.Of(1, second).Hits(3)
-	s.Of(2, second).Hits(2)
+	s.Of(1, &client, second).Hits(3)
+	s.Of(2, &client, second).Hits(2)
 	p := s.Part(second)
 	if len(p.Sample) != 2 || p.Sample[0][1] != 5 || !p.Since.Equal(start) {
 		t.Errorf("%+v", p)
 	}
 	third := second.Add(Period)
-	s.Of(3, third)
+	s.Of(3, &client, third)
 	if p = s.Part(third); len(p.Sample) != 3 || p.Sample[0][1] != 3 || !p.Since.Equal(second) {
 		t.Errorf("%+v", p)
 	}
 	last := third.Add(10 * Period)
-	s.Of(4, last)
+	s.Of(4, &client, last)
 	if n(last) != 1 || b.used.Load() != 1 {
 		t.Errorf("%d, %d used", n(last), b.used.Load())
 	}
@@ -257,7 +260,7 @@ func TestForgets(t *testing.T) {
 	}
 	other := s.Rule
 	other.Version++
-	if b.Set([]Rule{other}, last)[0] == s || b.used.Load() != 0 || s.Of(5, last) != nil {
+	if b.Set([]Rule{other}, last)[0] == s || b.used.Load() != 0 || s.Of(5, &client, last) != nil {
 		t.Error("it goes on")
 	}
 	if b.Set(nil, last); b.Sample("a") != nil {
@@ -280,7 +283,7 @@ func TestRoom(t *testing.T) {
 	for range 2 * Kept {
 		tag := rng.Uint64()
 		for _, s := range samples {
-			s.Of(tag, start)
+			s.Of(tag, &client, start)
 		}
 	}
 	for _, s := range samples {
@@ -292,6 +295,9 @@ func TestRoom(t *testing.T) {
 		if about := distinct(len(p.Sample), p.Bound); len(p.Sample) > 100 && (about < Kept*3/2 || about > Kept*5/2) {
 			t.Errorf("about %d sources of %d", about, 2*Kept)
 		}
+	}
+	if n := unsafe.Sizeof(Source{}); n > 48 { // and 16 in lists
+		t.Errorf("a source takes %d bytes", n)
 	}
 	if total != Room || fewer == 0 {
 		t.Errorf("%d sources, %d samples have fewer", total, fewer)
@@ -310,7 +316,7 @@ func TestAtOnce(t *testing.T) {
 	for g := range 4 {
 		all.Go(func() {
 			for i := range 500 {
-				source := s.Of(uint64(i), start)
+				source := s.Of(uint64(i), &client, start)
 				source.Hits(float64(10*i + g))
 				source.Answered(200)
 			}
@@ -338,11 +344,11 @@ func BenchmarkOf(b *testing.B) {
 			var board Registry
 			s := sampleOf(b, &board, time.Minute)
 			for i := range 2 * Kept {
-				s.Of(1+uint64(i)<<30, start)
+				s.Of(1+uint64(i)<<30, &client, start)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if source := s.Of(test.tag, start); source != nil {
+				if source := s.Of(test.tag, &client, start); source != nil {
 					source.Hits(1)
 					source.Answered(200)
 				}
@@ -356,11 +362,8 @@ func BenchmarkOf(b *testing.B) {
 func TestSweep(t *testing.T) {
 	var b Registry
 	s := b.Set([]Rule{{Name: "a", Window: time.Minute}}, start)[0]
-	client := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
-	source := s.Of(1, start)
-	source.Is(&client)
+	source := s.Of(1, &client, start)
 	source.Hits(3)
-	s.Of(2, start).Hits(1) // of one that nobody told
 	asked := 0
 	for i := range 100 {
 		s.Sweep(start.Add(time.Duration(i)*time.Second), func(of counter.Source) (float64, bool) {
@@ -370,7 +373,7 @@ func TestSweep(t *testing.T) {
 			return []float64{2, 3, 9, 4}[min(asked-1, 3)], true
 		})
 	}
-	if p := s.Part(start).Sample; p[0][1] != 9 || p[1][1] != 1 || asked != looks+1 {
+	if p := s.Part(start).Sample; p[0][1] != 9 || asked != looks+1 {
 		t.Errorf("%v, looked %d times", p, asked)
 	}
 }
