@@ -7,7 +7,7 @@ const every = 2000, seldom = 10e3, kept = 600e3, recent = 10e3, lately = 60e3; /
 const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied", "maintenance"];
 const refusing = ["limited", "mitigated", "closed", "denied", "maintenance"];
 // What a verdict does to a request, in words: the metrics have its name.
-const meaning = {pass: "passed", limited: "refused: over a limit", mitigated: "refused: source is blocked", shadow: "passed: a trial would refuse", tagged: "passed: tagged",
+const meaning = {pass: "passed", limited: "refused: over a limit", mitigated: "refused: source is blocked", shadow: "passed: a rule in shadow would refuse", tagged: "passed: tagged",
   closed: "refused: memcached away", open: "passed: memcached away", denied: "refused: deny list", maintenance: "refused: maintenance"};
 const by = {edge: "this edge", pop: "another edge", admin: "an operator", peer: "another PoP"};
 
@@ -300,7 +300,8 @@ function draw() {
     under = over;
   }
   svg.replaceChildren(...parts);
-  const last = points[points.length - 1].rate;
+  const last = points[points.length - 1].rate, made = verdicts.reduce((n, v) => n + (last[v] || 0), 0);
+  put($("decisions"), `Each rule decides about each request that matches it: ${number(made)} decisions a second now`);
   $("legend").replaceChildren(...shown.map(v => {
     const li = document.createElement("li");
     li.className = v;
@@ -497,7 +498,7 @@ const several = list => list.length > 3 ? `${list.slice(0, 3).join(", ")} and ${
 // inWords is the state in one line: what is wrong, then who is refused, or that it is quiet. kind is bad, busy or none.
 function inWords() {
   const {first, seconds: s} = since(recent), refused = refusedOf(now, first, s) || decided(first, s), down = (now.nodes || []).filter(n => !n.up);
-  const tags = now.rules.filter(r => r.action === "tag" && r.mode === "enforce").reduce((sum, r) => sum + r.active, 0), n = Math.max(0, now.blocked.in_force - tags);
+  const tags = tagged(), n = now.blocked.in_force - tags;
   const wrong = [...gone().map(([name, ago]) => `edge ${name} has been silent` + (ago ? ` for ${span(ago)}` : "")), now.unready && "this edge is not ready",
     now.alone ? "this edge counts alone, no memcached node answers" : down.length && `memcached ${several(down.map(d => d.address))} is down`,
     ...(now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`),
@@ -515,15 +516,18 @@ function inWords() {
   return {text: text[0].toUpperCase() + text.slice(1) + ".", change, kind: wrong.length ? "bad" : does ? "busy" : ""};
 }
 
+// tagged is how many blocks are of rules that tag: their sources pass.
+const tagged = () => Math.min(now.blocked.in_force, now.rules.filter(r => r.action === "tag" && r.mode === "enforce").reduce((sum, r) => sum + r.active, 0));
+
 function show() {
-  const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
+  const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s), tagging = tagged();
   const own = refusedOf(now, first, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
   $("scope").hidden = !shared && !ofPoP(); // an edge that counts alone is the whole PoP
   put($("plot-of"), now.whole ? "All edges together" : "This edge");
   for (const e of document.querySelectorAll(".own")) e.hidden = !now.whole;
   put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, !now.whole && now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
   figures([["Requests a second", number(asked)], ["Of them refused", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
-    ["Blocks in force", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
+    [tagging ? "Blocked, and tagged" : "Blocks in force", number(now.blocked.in_force - tagging) + (tagging ? ", " + number(tagging) : ""), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.http2 && ["By HTTP/2", (asked > 0 ? Math.round(100 * rate(now.http2, first.http2 || 0, s) / asked) : 0) + " %"],
     now.wall && ["In the kernel's set", now.wall.up ? `${number(now.wall.entries)} of ${number(now.wall.room)}` : "none: away", now.wall.up ? "" : "bad"],
     now.wall && ["SYNs refused a second", number(rate(now.wall.refused, first.wall?.refused, s))],
