@@ -249,13 +249,15 @@ func TestAnswers(t *testing.T) {
 			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"10m","escalate":["1h","24h"],"key":["source"],"cost":20,"check":"sync","on_store_failure":"closed","first_sight":"go"},
 			{"name":"c","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"1m","key":["source"],"action":"tag","cost":{"bytes":10240},"estimate":"lower","first_sight":"wait"},
 			{"name":"d","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["header:k"],"plans":{"pro":{"limit":1000},"free":{"limit":60}},"match":{"not":{"plans":["trial"]}},"cost":{"header":"X-Cost"}},
-			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}}]`}, (*Client).Rules,
+			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}},
+			{"name":"f","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"not":{"asns":[64500]},"asns":[9,4294967295],"countries":["DE","FR"],"later":{"a":[1]}}}]`}, (*Client).Rules,
 			"RULE  MODE     LIMIT      THEN BLOCKED   BY        MATCHES\n" +
 				"a     enforce  120 in 1m  no: throttled  source    everything, token_bucket, burst 20, action delay\n" +
 				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, repeat blocks 1h, 24h\n" +
 				"c     enforce  5 in 1m    tagged for 1m  source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
 				"d     enforce  60 in 1m   no: throttled  header:k  not on plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
-				"e     enforce  60 in 1m   no: throttled  source    descriptor web path=/login* user\n", ""},
+				"e     enforce  60 in 1m   no: throttled  source    descriptor web path=/login* user\n" +
+				"f     enforce  60 in 1m   no: throttled  source    asns 9 or 4294967295 countries DE or FR not asns 64500\n", ""},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
 			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},
@@ -359,6 +361,16 @@ func TestRulesShowEveryField(t *testing.T) {
 		var c rules.Config
 		if write(&c); strings.HasPrefix(name, "Match.") && (rule{Match: c.Match}).matches() == "everything" {
 			t.Errorf("sluice rules does not show %s", name)
+		}
+		text, err := json.Marshal(map[string]any{"match": c.Match})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got rule
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got, want := got.matches(), (rule{Match: c.Match}).matches(); got != want {
+			t.Errorf("%s as an edge shows it: %s, want %s", name, got, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package match
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -62,5 +63,12 @@ func TestValueAsJSON(t *testing.T) {
 		if got, err := json.Marshal(v); err != nil || string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
+		var again Value
+		if err := json.Unmarshal([]byte(want), &again); err != nil || !reflect.DeepEqual(again, v) {
+			t.Errorf("%s is read as %+v, %v", want, again, err)
+		}
+	}
+	if err := new(Value).UnmarshalJSON([]byte(`{"regexp":"a"}`)); err == nil {
+		t.Error("an unknown way to write a value is read")
 	}
 }

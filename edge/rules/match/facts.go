@@ -23,6 +23,21 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Texts)
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (v *Values) UnmarshalJSON(text []byte) error {
+	*v = Values{}
+	if json.Unmarshal(text, &v.Texts) == nil {
+		return nil
+	}
+	var numbers []json.Number
+	err := json.Unmarshal(text, &numbers)
+	*v = Values{Numbers: true}
+	for _, n := range numbers {
+		v.Texts = append(v.Texts, n.String())
+	}
+	return err
+}
+
 func (v Values) sorted() Values {
 	return Values{slices.SortedFunc(slices.Values(v.Texts), func(a, b string) int {
 		if v.Numbers && len(a) != len(b) {

@@ -5,12 +5,14 @@ package match
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -144,6 +146,41 @@ func (m Config) MarshalJSON() (text []byte, err error) {
 		return text, err
 	}
 	return Joined(text, m.Facts)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, for who shows rules. Nothing is checked, and fields
+// that it does not know are facts.
+func (m *Config) UnmarshalJSON(text []byte) error {
+	type plain Config
+	read := struct {
+		Path json.RawMessage `json:"path"`
+		*plain
+	}{plain: (*plain)(m)}
+	var facts map[string]json.RawMessage
+	if err := cmp.Or(json.Unmarshal(text, &read), json.Unmarshal(text, &facts)); err != nil {
+		return err
+	}
+	if len(read.Path) > 0 && json.Unmarshal(read.Path, &m.Path) != nil {
+		if err := json.Unmarshal(read.Path, &m.Paths); err != nil {
+			return err
+		}
+	}
+	for f := range reflect.TypeFor[Config]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		delete(facts, name)
+	}
+	m.Facts = nil
+	for name, text := range facts {
+		var values Values
+		if json.Unmarshal(text, &values) != nil {
+			continue // another kind of field, of a newer edge
+		}
+		if m.Facts == nil {
+			m.Facts = make(map[string]Values)
+		}
+		m.Facts[name] = values
+	}
+	return nil
 }
 
 // IsSearched reports whether Path is a regular expression.

@@ -63,6 +63,30 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	}
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	*v = Value{}
+	if json.Unmarshal(text, &v.Text) == nil {
+		return nil
+	}
+	var terms map[string]json.RawMessage
+	if err := json.Unmarshal(text, &terms); err != nil {
+		return err
+	}
+	for name, text := range terms {
+		if Terms[name] == nil {
+			return fmt.Errorf("%q is no way to write a value", name)
+		}
+		to, one := Terms[name](v), ""
+		if json.Unmarshal(text, &one) == nil {
+			*to = []string{one}
+		} else if err := json.Unmarshal(text, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // String is the value for people.
 func (v Value) String() string {
 	name, texts := v.term()
