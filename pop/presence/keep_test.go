@@ -301,3 +301,40 @@ func TestLargePoP(t *testing.T) {
 	pass(5)
 	know("one was killed while somebody looks", slots-4)
 }
+
+// TestAnswersLost: an edge of a large PoP that gets no answer for a while, or asks seldom, takes none that it has not asked about for gone: a share of
+// a limit would be too large.
+func TestAnswersLost(t *testing.T) {
+	const n = 64
+	for _, test := range []struct {
+		lost   int // reads in sequence
+		period time.Duration
+	}{{1, time.Second}, {5, time.Second}, {12, time.Second}, {0, 3 * time.Second}} {
+		s, now, node := secret.Of([]byte("test")), time.Unix(1_700_000_000, 0), poptest.New(0)
+		var others []*Slots
+		for i := range n - 1 {
+			p := New(s, uint64(i+2))
+			p.Take(i + 1)
+			others = append(others, &p)
+		}
+		p := New(s, 1)
+		p.Take(0)
+		for second := range 50 {
+			for _, o := range others {
+				node.Do(now, o.Fill(0, Edge{Name: "a"}, now))
+			}
+			switch since := second - 20; {
+			case since >= 0 && since < test.lost:
+				node.Do(now, p.Keep(0, Edge{}, false, now)[1])
+			case since < 0 || time.Duration(since)*time.Second%test.period == 0:
+				keep(&p, node, false, now)
+			}
+			if met, highest := p.Met(""), p.Highest(); second > 0 && (met != n-1 || highest != n) {
+				t.Errorf("%d answers lost, a read in %v: %d others are known after %d s, and %d edges are counted, want %d and %d",
+					test.lost, test.period, met, second, highest, n-1, n)
+				break
+			}
+			now = now.Add(time.Second)
+		}
+	}
+}

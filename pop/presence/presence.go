@@ -68,9 +68,10 @@ type peer struct {
 	received time.Time // and when
 }
 
-// alive reports whether the edge counts as there: of a large PoP its slot is not in each read.
-func (p *Slots) alive(e *peer, now time.Time) bool {
-	return !e.Ends && now.Sub(e.received) < Kept+p.round
+// alive reports whether the edge counts as there, as its slot was when last read: of a large PoP that
+// is not with each read, and an answer may be lost.
+func (p *Slots) alive(e *peer) bool {
+	return !e.Ends && p.looked[e.slot].Sub(e.received) < Kept
 }
 
 // Slots is what an edge knows of the slots.
@@ -88,13 +89,12 @@ type Slots struct {
 	keys     []string
 	index    map[string]int // of keys
 	viewKey  string
-	node     int           // where they were
-	asked    time.Time     // when they were last read
-	came     time.Time     // when an edge was last found that was not known
-	turn     int           // of the free slots that are read in turn
-	after    int           // the filled slot that was read last in turn
-	round    time.Duration // in which each filled slot is read; 0: all with each read
-	slot     int           // ours, or -1
+	node     int       // where they were
+	heard    time.Time // when an answer last came
+	came     time.Time // when an edge was last found that was not known
+	turn     int       // of the free slots that are read in turn
+	after    int       // the filled slot that was read last in turn
+	slot     int       // ours, or -1
 	full     bool
 	held     bool // a slot was ours once, or is of the process that this one replaces
 	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
@@ -103,7 +103,8 @@ type Slots struct {
 	read     []*peer     // the edges whose presence is in the slots, as last read
 	free     []int       // as last read
 	filled   []bool      // all of them: with something
-	last     []time.Time // and when each last had something
+	last     []time.Time // and when each last had something,
+	looked   []time.Time // and was last read
 	room     time.Time   // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
@@ -124,7 +125,8 @@ func New(s secret.Secret, id uint64) Slots {
 	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots),
 		Wall: func(now time.Time) time.Time { return now }, read: make([]*peer,
 			slots), filled: make([]bool, slots), last: make([]time.Time, slots),
-		peers: make(map[uint64]*peer)}
+		looked: make([]time.Time, slots),
+		peers:  make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -251,7 +253,7 @@ func (p *Slots) begin() { p.ahead, p.first, p.ours = 0, p.highest == 0, false }
 
 // take takes in what is in one slot, and reports whether no edge of the PoP has written it.
 func (p *Slots) take(i int, v []byte, now, wall time.Time) (forged bool) {
-	p.filled[i], p.read[i] = v != nil, nil
+	p.filled[i], p.read[i], p.looked[i] = v != nil, nil, now
 	if v == nil {
 		return false
 	}
@@ -290,20 +292,20 @@ func (p *Slots) end(now time.Time) {
 	ours := p.ours
 	p.free = p.free[:0]
 	for i, e := range p.read { // once all are read: an old copy may come before the new one
-		if taken := ours && i == p.slot || e != nil && e.slot == i && p.alive(e, now); !taken {
+		if taken := ours && i == p.slot || e != nil && e.slot == i && p.alive(e); !taken {
 			p.free = append(p.free, i)
 		}
 	}
 	p.held, p.taken = p.held || ours, false
 	if !ours && p.slot >= 0 {
-		if e := p.read[p.slot]; e != nil && e.slot == p.slot && p.alive(e, now) {
+		if e := p.read[p.slot]; e != nil && e.slot == p.slot && p.alive(e) {
 			p.slot = -1 // taken by another; one that is empty, or has garbage, is filled again
 		}
 	}
 	edges := 1
 	for id, e := range p.peers {
 		switch {
-		case p.alive(e, now):
+		case p.alive(e):
 			edges++
 		// An edge that has ended is remembered for longer than an old copy of it counts as recent
 		case !e.Ends || now.Sub(e.received) > 3*Kept:
@@ -388,12 +390,12 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	if node < 0 {
 		return nil
 	}
-	keys, round := p.Keys, time.Duration(0)
+	keys := p.Keys
 	if p.Key() != "" && !p.taken && !awaited && p.View == nil && node == p.node && now.Sub(p.came) >= hold &&
-		now.Sub(p.asked) < Kept {
-		keys, round = p.some(now)
+		now.Sub(p.heard) < Kept {
+		keys = p.some(now)
 	}
-	p.node, p.asked, p.round = node, now, round
+	p.node = node
 	// First the slots are read, and then this edge's is filled: two edges that took one slot, because
 	// the node had restarted, would each find what it has just written
 	list = append(list, wire.Command{Node: node, Op: wire.Get, Key: keys})
@@ -404,9 +406,9 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	return list
 }
 
-// some are the keys of slots to read while no edge comes, and in how long all that are filled have
-// had their turn: a large PoP has more than are read at once.
-func (p *Slots) some(now time.Time) (keys string, round time.Duration) {
+// some are the keys of slots to read while no edge comes. A large PoP has more that are filled than
+// are read at once.
+func (p *Slots) some(now time.Time) string {
 	var b strings.Builder
 	write := func(slot int) { b.WriteString(p.keys[slot]); b.WriteByte(' ') }
 	var filled []int
@@ -424,15 +426,12 @@ func (p *Slots) some(now time.Time) (keys string, round time.Duration) {
 	}
 	p.turn = (p.turn + 1) % (slots / inTurn)
 	first, _ := slices.BinarySearch(filled, p.after+1)
-	if few = min(atOnce-few, len(filled)); few < len(filled) {
-		round = time.Duration((len(filled)+few-1)/few) * every
-	}
-	for i := range few {
+	for i := range min(atOnce-few, len(filled)) {
 		p.after = filled[(first+i)%len(filled)]
 		write(p.after)
 	}
 	b.WriteString(p.viewKey)
-	return b.String(), round
+	return b.String()
 }
 
 // Hasty reports whether the slots are to be read sooner than usual: this edge has none yet, or what it
@@ -484,7 +483,7 @@ func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 // edge of the PoP has written.
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now,
 	wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
-	if p.came.IsZero() {
+	if p.heard = now; p.came.IsZero() {
 		p.came = now
 	}
 	p.begin()
