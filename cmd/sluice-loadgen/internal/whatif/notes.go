@@ -66,13 +66,16 @@ func (l *logged) parts(r *rules.Config) string {
 	return strings.Join(list, " and ")
 }
 
-// facts are what of m no log has, because a module finds it out of requests; "": nothing.
-func facts(m *match.Config) string {
-	var list []string
+// facts are the fields of m about what no log has, because a module finds it out of requests, and
+// what that is; "": nothing.
+func facts(m *match.Config) (fields, what string) {
+	var names, list []string
 	for _, name := range slices.Sorted(maps.Keys(m.Facts)) {
-		list = append(list, dryrun.NotLogged[name])
+		if of := dryrun.NotLogged[name]; of != "" {
+			names, list = append(names, name), append(list, of)
+		}
 	}
-	return strings.Join(list, " and ")
+	return strings.Join(names, " and "), strings.Join(list, " and ")
 }
 
 // notLogged are what no log has of what a rule asks for.
@@ -85,9 +88,11 @@ func notLogged(r *rules.Config) (list []string) {
 	for _, part := range r.Key {
 		add(dryrun.NotLogged[part])
 	}
-	add(facts(&r.Match))
+	_, what := facts(&r.Match)
+	add(what)
 	if r.Match.Not != nil {
-		add(facts(r.Match.Not))
+		_, what = facts(r.Match.Not)
+		add(what)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Own)) {
 		add(dryrun.NotLogged[name])
@@ -198,14 +203,14 @@ func notLoggedNotes(r *rules.Config) (notes []string) {
 				what, r.Name, strings.Join(r.Key, " and "), part))
 		}
 	}
-	if what := facts(&r.Match); what != "" {
+	if fields, what := facts(&r.Match); what != "" {
 		notes = append(notes, fmt.Sprintf("no log has %s, so that rule %s, about %s, cannot be judged: it is about no request",
-			what, r.Name, strings.Join(slices.Sorted(maps.Keys(r.Match.Facts)), " and ")))
+			what, r.Name, fields))
 	}
 	if r.Match.Not != nil {
-		if what := facts(r.Match.Not); what != "" {
+		if fields, what := facts(r.Match.Not); what != "" {
 			notes = append(notes, fmt.Sprintf("no log has %s, so that rule %s leaves out nobody by %s",
-				what, r.Name, strings.Join(slices.Sorted(maps.Keys(r.Match.Not.Facts)), " and ")))
+				what, r.Name, fields))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Own)) {

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/dryrun"
 	"sluice/edge/config"
 	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 )
 
 // ruleOf reads one rule as it stands in a configuration that has plans.
@@ -133,6 +134,31 @@ func TestRuleOfFlags(t *testing.T) {
 		r := c.Rules[0]
 		if got := fmt.Sprintf("limit %d window %v timeout %v algorithm %s", r.Limit, r.Window, r.MitigationTimeout, r.Algorithm); got != want {
 			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// Where a client is follows from its address, which logs have: no note is about that, nor is a rule left out for it.
+func TestPlacesAreLogged(t *testing.T) {
+	of := func(names ...string) match.Config {
+		m := match.Config{Facts: make(map[string]match.Values)}
+		for _, name := range names {
+			m.Facts[name] = match.Values{Texts: []string{"1"}}
+		}
+		return m
+	}
+	not := of("asns", "ja4", "countries")
+	for _, test := range []struct {
+		match match.Config
+		want  string
+	}{
+		{of("asns", "countries"), "[] []"},
+		{of("asns", "ja4"), "[TLS] [no log has TLS, so that rule r, about ja4, cannot be judged: it is about no request]"},
+		{match.Config{Not: &not}, "[TLS] [no log has TLS, so that rule r leaves out nobody by ja4]"},
+	} {
+		r := &rules.Config{Name: "r", Match: test.match}
+		if got := fmt.Sprint(notLogged(r), notLoggedNotes(r)); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.match, got, test.want)
 		}
 	}
 }
