@@ -56,8 +56,10 @@ func (k Kind) String() string {
 		Known: "fact"}[k]
 }
 
-// Forms are what a part of a key can be.
-const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
+// Forms are what a part of a key can be, beside facts.
+const Forms = forms + " or global"
+
+const forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM"
 
 // Parse reads one of Forms, or the name of one of the facts.
 func Parse(text string, facts ...*Fact) (Part, error) {
@@ -93,11 +95,11 @@ func Parse(text string, facts ...*Fact) (Part, error) {
 
 // FormsWith are Forms, and facts.
 func FormsWith(facts []*Fact) string {
-	forms := Forms
+	list := forms
 	for _, f := range facts {
-		forms = f.Name + ", " + forms
+		list += ", " + f.Name
 	}
-	return forms
+	return list + " or global"
 }
 
 // String is the part as Parse reads it, each in one form.
