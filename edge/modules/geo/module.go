@@ -2,6 +2,7 @@ package geo
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -103,11 +104,21 @@ func lacks(c *config.Config, fact string) error {
 // facts are what databases say; nil: there is none.
 func facts(country, asn *database) []*key.Fact {
 	return []*key.Fact{
-		country.fact(&key.Fact{Name: Country, Match: "countries", Parse: parseCountry},
+		country.fact(&key.Fact{Name: Country, Match: "countries", Parse: parseCountry, Kind: 9},
 			func(buf []byte, n uint32) []byte { return append(buf, byte(n>>8), byte(n)) }),
-		asn.fact(&key.Fact{Name: ASN, Match: "asns", Parse: parseASN, Numbers: true, Before: "AS "},
+		asn.fact(&key.Fact{Name: ASN, Match: "asns", Parse: parseASN, Numbers: true, Before: "AS ",
+			Kind: 10, Form: formOfASN},
 			func(buf []byte, n uint32) []byte { return strconv.AppendUint(buf, uint64(n), 10) }),
 	}
+}
+
+// formOfASN appends what keys hash of a system.
+func formOfASN(buf, value []byte) []byte {
+	n := uint32(0)
+	for _, digit := range value {
+		n = n*10 + uint32(digit-'0')
+	}
+	return binary.LittleEndian.AppendUint32(buf, n)
 }
 
 // fact has a fact found out, whose values are written so.

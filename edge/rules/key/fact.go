@@ -30,6 +30,30 @@ type Fact struct {
 	In func(values []string) func(netip.Addr) bool
 	// Lacks says why no request can have a value, or, of "", any; nil: each can be there.
 	Lacks func(value string) error
+	// Kind is that of keys which had the fact before it was one, and Form appends what they hash of
+	// a value; nil: the value. So versions side by side count alike. 0: keys hash its name as well,
+	// so that no two facts have one digest.
+	Kind Kind
+	Form func(buf, value []byte) []byte
+}
+
+// code is what begins what a key hashes of the fact.
+func (f *Fact) code() byte {
+	if f.Kind != 0 {
+		return byte(f.Kind)
+	}
+	return byte(Known)
+}
+
+// appendForm appends the rest.
+func (f *Fact) appendForm(buf, value []byte) []byte {
+	switch {
+	case f.Form != nil:
+		return f.Form(buf, value)
+	case f.Kind != 0:
+		return append(buf, value...)
+	}
+	return append(append(append(buf, f.Name...), 0), value...)
 }
 
 // Check returns why no request can have a value, or, of "", any.
@@ -128,13 +152,7 @@ func (v *View) Found(i int) (f *Fact, value []byte) {
 // DigestOfFact is the digest of a key of a fact alone with this value.
 func (k Secret) DigestOfFact(f *Fact, value []byte) counter.Source {
 	var room [128]byte
-	b := appendFact(append(room[:0], byte(Known), 0, 0, 0, 0), f, value)
+	b := f.appendForm(append(room[:0], f.code(), 0, 0, 0, 0), value)
 	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-5))
 	return k.Sum(b)
-}
-
-// appendFact appends what a key hashes of a fact: its name, so that no two facts have one digest,
-// and its value.
-func appendFact[T []byte | string](buf []byte, f *Fact, value T) []byte {
-	return append(append(append(buf, f.Name...), 0), value...)
 }

@@ -43,7 +43,9 @@ const (
 	Global
 	Claim
 	Descriptor // all entries of one; no part of a request has it
-	Known      // a Fact, by its name
+	_          // of facts that have one of their own (Fact.Kind)
+	_
+	Known // a Fact, by its name
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 	tagOf   = 0xfd // begins what is hashed of a try's name and a source, and no key
@@ -161,7 +163,7 @@ func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source count
 	for i := range parts {
 		p := &parts[i]
 		from := len(buf)
-		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
+		buf = append(buf, p.code(), 0, 0, 0, 0)
 		value := len(buf)
 		var there, ok bool
 		if p.Kind == Claim {
@@ -235,7 +237,7 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 		return buf, true, ok
 	case Known:
 		value := v.Fact(p.fact)
-		return appendFact(buf, p.fact, value), value != nil, true
+		return p.fact.appendForm(buf, value), value != nil, true
 	}
 	for at := range message.Splits {
 		if at != message.Ampersands && (p.Kind != Query || !v.Differs(at)) {
@@ -346,6 +348,14 @@ func (p *Part) Refusal() *message.Refusal {
 
 // Fact is the one that the part is; nil: it is none.
 func (p *Part) Fact() *Fact { return p.fact }
+
+// code is what begins what a key hashes of the part.
+func (p *Part) code() byte {
+	if p.fact != nil {
+		return p.fact.code()
+	}
+	return byte(p.Kind)
+}
 
 // Check returns why no request can have the part.
 func (p *Part) Check() error {

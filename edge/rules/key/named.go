@@ -67,7 +67,7 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 		if err != nil {
 			return v, fmt.Errorf("the value of %s: %w", p, err)
 		}
-		v.form = appendFact(nil, p.fact, value)
+		v.form = p.fact.appendForm(nil, []byte(value))
 	case Claim:
 		if len(text) > maxClaim {
 			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by",
@@ -111,7 +111,7 @@ func AppendValues(buf []byte, parts []Part, values []Value) (_ []byte, ok bool) 
 		if v == nil {
 			return buf, false
 		}
-		buf = append(buf, byte(v.Part.Kind))
+		buf = append(buf, v.Part.code())
 		if v.Part.Kind != Source {
 			buf = binary.LittleEndian.AppendUint32(buf, uint32(len(v.form)))
 		}
@@ -126,7 +126,7 @@ func (k Secret) DigestOfValue(part Part, values []Value) (counter.Source, bool) 
 	if v == nil {
 		return counter.Source{}, false
 	}
-	return k.DigestOf(v.Part.Kind, v.form), true
+	return k.DigestOf(Kind(v.Part.code()), v.form), true
 }
 
 func valueOf(values []Value, part Part) *Value {
