@@ -68,6 +68,9 @@ func describedFields(t *testing.T) (list []described) {
 		if m := version.FindStringSubmatch(d.text); m != nil {
 			d.since, d.text = m[1], strings.TrimPrefix(d.text, m[0])
 		}
+		if strings.Contains(d.text, "[since") {
+			t.Fatalf("%s: [since VERSION] stands in front of a description: %q", fieldsFile, text)
+		}
 		if required, found := strings.CutPrefix(d.text, "Required"); found {
 			d.standard, d.text = "required", strings.TrimLeft(required, ". ")
 			if strings.HasPrefix(required, ",") {
@@ -196,18 +199,24 @@ var pagesOf = []struct {
 	name, title, text, example string
 	settings                   []string
 }{
-	{"edge", "The edge: listeners, sources, limits, logs", "Where an edge listens, whom it takes a request to come from, and what bounds it.",
-		"listen: \":80\"\nlisten_tls: \":443\"\ntls: {folder: /etc/sluice/certificates}\nsource: {trust: [10.0.0.0/8], header: X-Forwarded-For}\nallow: [192.0.2.0/24]\nlimits: {connections: 50000, memory: 1GiB}\naccess_log: {file: /var/log/sluice/access.log}\n",
-		[]string{"listen", "listen_tls", "listen_sockets", "tls", "acme", "hsts", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "lists", "geo", "deny", "allow", "limits", "http2", "access_log", "tracing", "shed", "wall", "pages", "verdict_header"}},
+	{"edge", "The edge: listeners, limits, logs", "Where an edge listens, and what bounds it.",
+		"listen: \":80\"\nlisten_tls: \":443\"\ntls: {folder: /etc/sluice/certificates}\nlimits: {connections: 50000, memory: 1GiB}\naccess_log: {file: /var/log/sluice/access.log}\n",
+		[]string{"listen", "listen_tls", "listen_sockets", "tls", "acme", "hsts", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "limits", "http2", "access_log", "tracing", "shed", "wall", "pages", "verdict_header"}},
+	{"sources", "Sources: addresses, lists, countries", "Whom an edge takes a request to come from, and who is always or never let in. See [sources](../http/clients.md), [lists](../rules/lists.md) and [countries](../rules/geo.md).",
+		"source: {trust: [10.0.0.0/8], header: X-Forwarded-For}\nallow: [192.0.2.0/24]\ndeny: [198.51.100.0/24]\n",
+		[]string{"source", "lists", "geo", "deny", "allow"}},
 	{"pop", "The PoP: nodes, secret, other PoPs", "What an edge shares with others. [A PoP](../install/pop.md) shows how to start one, [several PoPs](../install/several-pops.md) what `peers` and `etcd` do.",
 		"pop:\n  name: fra1\n  memcached: [\"10.0.0.1:11211\", \"10.0.0.2:11211\"]\n  secret_file: /etc/sluice/pop.secret\n",
 		[]string{"pop", "etcd"}},
 	{"origins", "Origins", "The servers that get admitted requests. [Origins](../http/origins.md) says how the edge treats them.",
 		"origins:\n  - hosts: [shop.example]\n    servers: [\"http://10.0.1.1:3000\", \"http://10.0.1.2:3000\"]\n    health: {active: /healthz}\n    max_requests: 200\n  - servers: [unix:/run/site.sock]\n",
 		[]string{"origins"}},
-	{"rules", "Rules", "A request must pass every rule that matches it. [Rules](../rules/README.md) has a page for each subject. Without rules an edge has one, `default`: 100 requests of a source in a minute, or what `--limit` and `--window` say.",
+	{"rules", "Rules", "A request must pass every rule that matches it. [Rules](../rules/README.md) has a page for each subject, and [matching](matching.md) the fields of `match`. Without rules an edge has one, `default`: 100 requests of a source in a minute, or what `--limit` and `--window` say.",
 		"rules:\n  - {name: everything, limit: 600, window: 1m}\n  - name: login\n    match: {path: /login, methods: [POST]}\n    limit: 5\n    mitigation_timeout: 10m\n",
 		[]string{"rules"}},
+	{"matching", "Rules: which requests", "What a rule asks of a request. [Matching](../rules/matching.md) says what each field means. [Rules](rules.md) have the rest.",
+		"rules:\n  - name: login\n    match: {path: /login, methods: [POST], not: {sources: [10.0.0.0/8]}}\n    limit: 5\n",
+		[]string{"rules.match"}},
 	{"clients", "Clients: plans, tokens", "What a client may do, by the key or the token that it sends. See [plans](../rules/plans.md) and [keys](../rules/keys.md).",
 		"plans: {key: \"header:X-API-Key\", store: \"sqlite:/var/lib/sluice/plans.db\"}\njwt: {keys_file: /etc/sluice/jwks.json, issuer: \"https://login.example\"}\nrules:\n  - {name: api, key: \"header:X-API-Key\", limit: 60, plans: {pro: 600}}\n  - {name: user, key: \"jwt:sub\", limit: 100}\n",
 		[]string{"plans", "jwt", "cors", "ja4"}},
@@ -226,7 +235,8 @@ func page(list []described, name, title, text, example string, settings []string
 			fmt.Fprintf(&b, "\n| field | type | default | range | since | what it does |\n|---|---|---|---|---|---|\n")
 		}
 		for _, d := range list {
-			if d.path != setting && !strings.HasPrefix(d.path, setting+".") {
+			if d.path != setting && !strings.HasPrefix(d.path, setting+".") ||
+				setting == "rules" && strings.HasPrefix(d.path, "rules.match.") { // on a page of its own
 				continue
 			}
 			kind, of := kindOf(d.path)
