@@ -23,9 +23,26 @@ func (c countedConn) Read(b []byte) (int, error) {
 }
 
 // TestAnswersAreReadTogether: answers to a large burst that come one by one are not read one by one, and if the node stops in the
-// middle of them, those that have come are not held up.
+// middle of them, those that have come are not held up. A pause of a busy machine may part one burst or two into many reads; without
+// what reads them together most bursts are.
 func TestAnswersAreReadTogether(t *testing.T) {
-	const n, before = 1024, 30
+	const n, bursts = 1024, 9
+	var reads []int64
+	parted := 0
+	for range bursts {
+		reads = append(reads, readsOfBurst(t, n))
+		if reads[len(reads)-1] > n/4 {
+			parted++
+		}
+	}
+	if parted > 2 {
+		t.Errorf("%d reads of %d answers", reads, n)
+	}
+}
+
+// readsOfBurst is how many reads a pipeline needs for n answers that a node writes one by one.
+func readsOfBurst(t *testing.T, n int) int64 {
+	const before = 30 // the node stops after so many until they have arrived
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
@@ -91,7 +108,5 @@ func TestAnswersAreReadTogether(t *testing.T) {
 			t.Fatalf("answer %d: %v, %v", i, r.Status, r.Err)
 		}
 	}
-	if got := reads.Load(); got > n/4 { // usually a tenth; each pause of a busy machine adds some
-		t.Errorf("%d reads of %d answers", got, n)
-	}
+	return reads.Load()
 }
