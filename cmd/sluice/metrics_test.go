@@ -67,8 +67,9 @@ What ` + "`GET /metrics`" + ` of each edge shows, beside the ` + "`go_*` and `pr
 Some metrics are there only with what they are about: ` + "`sluice_certificate_*`" + ` with a listener
 for TLS, ` + "`sluice_plans_*`" + ` with a store of plans, ` + "`sluice_acme_*`" + ` with ` + "`acme`" + `.
 The same holds for ` + "`sluice_trace_*`" + ` (` + "`tracing`" + `), ` + "`sluice_list_*`" + ` (` + "`lists`" + `),
-` + "`sluice_geo_*`" + ` (` + "`geo`" + `), ` + "`sluice_limit_connections*`" + ` (` + "`limit_api`" + `) and
-` + "`sluice_rate_limit_connections*`" + ` (` + "`rate_limit_service`" + `).
+` + "`sluice_geo_*`" + ` (` + "`geo`" + `), ` + "`sluice_limit_connections*`" + ` (` + "`limit_api`" + `),
+` + "`sluice_rate_limit_connections*`" + ` (` + "`rate_limit_service`" + `) and
+` + "`sluice_http2_memory_*bytes`" + ` (` + "`limits.memory`" + `).
 [README.md](README.md) says which to watch.
 `, regexp.MustCompile(`^sluice_`)},
 }
@@ -89,7 +90,7 @@ func TestMetrics(t *testing.T) {
 	geotest.Systems(t, systems, map[string]uint32{"192.0.2.0/24": 64500})
 	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "geo: {asn: "+systems+"}\nlimit_api: {listen: \""+freePort(t)+"\"}\nrate_limit_service: {listen: \""+freePort(t)+"\"}\nlisten_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], secret_file: "+secret+", peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
 		"acme: {hosts: [a.example], agree: true, directory: \"https://127.0.0.1:1/dir\"}\netcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nplans: {key: \"header:X-API-Key\", store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"}\n"+
-		"tracing: {endpoint: \"http://"+freePort(t)+"\", sample: 0}\nlists: [{name: partners, file: "+write(t, "192.0.2.0/24\n")+"}]\nshed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open}, {name: slow, concurrency: 1000}, {name: api, key: \"header:X-API-Key\", limit: 1000, plans: {free: 500}}]"))
+		"limits: {memory: 1GiB}\ntracing: {endpoint: \"http://"+freePort(t)+"\", sample: 0}\nlists: [{name: partners, file: "+write(t, "192.0.2.0/24\n")+"}]\nshed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open}, {name: slow, concurrency: 1000}, {name: api, key: \"header:X-API-Key\", limit: 1000, plans: {free: 500}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

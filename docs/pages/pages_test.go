@@ -63,6 +63,22 @@ func TestPagesAreNoWalls(t *testing.T) {
 	}
 }
 
+// A table begins with its head: a row behind an empty line would be shown as text.
+func TestTablesHaveHeads(t *testing.T) {
+	rule := regexp.MustCompile(`^\|[-:| ]+\|$`)
+	for name, text := range all(t) {
+		rows := strings.Split(fence.ReplaceAllStringFunc(text, lines), "\n")
+		for n, row := range rows {
+			if !strings.HasPrefix(row, "|") || n > 0 && strings.HasPrefix(rows[n-1], "|") {
+				continue
+			}
+			if n+1 == len(rows) || !rule.MatchString(rows[n+1]) {
+				t.Errorf("%s:%d: a table has no head: %s", name, n+1, row)
+			}
+		}
+	}
+}
+
 // lines keeps the ends of lines, and nothing else.
 func lines(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
 

@@ -118,6 +118,6 @@ func (s *Server) Collect(to metric.Sink) {
 		to.Gauge(float64(m.held.Load()), "sluice_http2_memory_bytes",
 			"What streams of HTTP/2 hold, as it is counted.")
 		to.Gauge(float64(m.most), "sluice_http2_memory_bound_bytes",
-			"Bound on it, which follows from limits.memory.")
+			"Bound on what streams of HTTP/2 hold, which follows from limits.memory.")
 	}
 }
