@@ -27,7 +27,7 @@ func (c *Client) AddRules(list []rules.Config) error {
 		switch err := c.Get(rulePath(r.Name), &there); {
 		case err == nil:
 			return fmt.Errorf("rule %s is there already: change it with sluice rules edit %[1]s or sluice rules set %[1]s", r.Name)
-		case !isRefusal(err, http.StatusNotFound):
+		case !IsRefusal(err, http.StatusNotFound):
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (c *Client) EditRule(name string, write func(now string) (rules.Config, err
 	c.tag = tag
 	err = c.editOf(old, name, http.MethodPatch, "", mergePatch(config.Fields(was),
 		config.Fields(is)), "")
-	if isRefusal(err, http.StatusPreconditionFailed) {
+	if IsRefusal(err, http.StatusPreconditionFailed) {
 		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and edit it again", name, c.whose(name), name)
 	}
 	return NoRule(name, err)

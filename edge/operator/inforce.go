@@ -47,8 +47,8 @@ type rule struct {
 // Rules prints the rules in force, those that are off as well.
 func (c *Client) Rules() error {
 	return Show(c, http.MethodGet, "/v1/rules", nil, func(list []rule) error {
-		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole},
-			{"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
+		t := Table{Columns: []Column{{"RULE", Cut}, {"MODE", Whole}, {"LIMIT", Whole},
+			{"THEN BLOCKED", Whole}, {"BY", Cut}, {"COUNTS", Cut}, {"MATCHES", Text}}}
 		for _, r := range list {
 			then := "for " + r.MitigationTimeout
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
@@ -64,9 +64,9 @@ func (c *Client) Rules() error {
 			if r.Concurrency > 0 {
 				limit = strings.TrimPrefix(limit+", "+Number(r.Concurrency)+" in flight", "none, ")
 			}
-			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			t.Add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 

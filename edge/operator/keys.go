@@ -87,7 +87,7 @@ func (c *Client) UsageOf(source string, key *control.Key) error {
 				Used: r.Estimate, Limit: r.Limit, Remaining: r.Remaining, Reset: r.Reset,
 				Until: r.Until, Places: r.Places})
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 

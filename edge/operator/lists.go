@@ -60,12 +60,12 @@ func (c *Client) Listed(l List) error {
 			return err
 		}
 		slices.SortFunc(list, func(a, b control.Listed) int { return a.End.Compare(b.End) })
-		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right},
-			{"REASON", text}}}
+		t := Table{Columns: []Column{{"SOURCE", Whole}, {"UNTIL", Whole}, {"LEFT", Right},
+			{"REASON", Text}}}
 		for _, m := range list {
-			t.add(m.Prefix, Clock(m.End), Span(m.End.Sub(c.Now)), m.Reason)
+			t.Add(m.Prefix, Clock(m.End), Span(m.End.Sub(c.Now)), m.Reason)
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 

@@ -27,16 +27,16 @@ func (c *Client) Top(by string, n int) error {
 			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
 			return err
 		}
-		t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
-			{"AT LEAST", right}}}
+		t := Table{Columns: []Column{{"SOURCE", Whole}, {strings.ToUpper(by), Right},
+			{"AT LEAST", Right}}}
 		for _, h := range list {
 			sure := ""
 			if h.Error > 0 {
 				sure = Number(h.Count - min(h.Count, h.Error))
 			}
-			t.add(h.Source, Number(h.Count), sure)
+			t.Add(h.Source, Number(h.Count), sure)
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 
@@ -52,17 +52,17 @@ func (c *Client) TopKeys(by string, n int, rule string) error {
 				_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
 				return err
 			}
-			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut},
-				{strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
+			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"OF", Cut},
+				{strings.ToUpper(by), Right}, {"AT LEAST", Right}, {"RULES", Text}}}
 			for _, h := range list {
 				sure := ""
 				if h.Error > 0 {
 					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
+				t.Add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
 					strings.Join(h.Rules, ", "))
 			}
-			return t.write(c.Out)
+			return t.Write(c.Out)
 		}))
 }
 
@@ -114,20 +114,20 @@ func (c *Client) Blocked(f Filter) error {
 				return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End),
 					cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 			})
-			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
-				{"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL",
-					whole}, {"LEFT", right}, {"REASON", text}}}
+			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"RULE", Cut},
+				{"MODE", Whole}, {"ACTION", Whole}, {"WHERE", Whole}, {"BY", Whole}, {"UNTIL",
+					Whole}, {"LEFT", Right}, {"REASON", Text}}}
 			where := func(control.Mitigation) string { return "" }
 			if slices.ContainsFunc(list,
 				func(m control.Mitigation) bool { return m.Kernel != nil }) {
 				where = refusedIn
 			}
 			for _, m := range list {
-				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
+				t.Add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
 					string(m.Action), where(m), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
 					m.Reason)
 			}
-			if err := t.write(c.Out); err != nil {
+			if err := t.Write(c.Out); err != nil {
 				return err
 			}
 			more := ""
@@ -233,13 +233,13 @@ func (c *Client) Events(since string) error {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
 		}
-		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut},
-			{"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
+		t := Table{Columns: []Column{{"TIME", Whole}, {"KIND", Whole}, {"RULE", Cut},
+			{"SOURCE", Whole}, {"WHO", Cut}, {"WHAT", Text}}}
 		for _, e := range slices.Backward(list) {
-			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source,
+			t.Add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source,
 				cmp.Or(e.Who, e.From), eventText(&e))
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 

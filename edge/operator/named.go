@@ -12,8 +12,8 @@ func (c *Client) Lists() error {
 		if len(list) == 0 {
 			return c.Lines([]string{"there are no named lists: the configuration has none under lists"})
 		}
-		t := table{columns: []column{{"LIST", whole}, {"ENTRIES", right}, {"READ", right},
-			{"CHANGED", right}, {"FROM", text}, {"ERROR", text}}}
+		t := Table{Columns: []Column{{"LIST", Whole}, {"ENTRIES", Right}, {"READ", Right},
+			{"CHANGED", Right}, {"FROM", Text}, {"ERROR", Text}}}
 		for _, l := range list {
 			read := "not yet"
 			if !l.Read.IsZero() {
@@ -23,8 +23,8 @@ func (c *Client) Lists() error {
 			if !l.Changed.IsZero() {
 				changed = Span(c.Now.Sub(l.Changed)) + " ago"
 			}
-			t.add(l.Name, Number(uint64(l.Entries)), read, changed, l.From, l.Error)
+			t.Add(l.Name, Number(uint64(l.Entries)), read, changed, l.From, l.Error)
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }

@@ -60,7 +60,13 @@ func (r *refused) Error() string { return r.why }
 
 // Get asks for a path, and reads the answer into a value of the caller's.
 func (c *Client) Get(path string, into any) error {
-	answer, err := c.ask(http.MethodGet, path, nil)
+	return c.Do(http.MethodGet, path, nil, into)
+}
+
+// Do sends a request with a body of JSON, or none if body is nil, and reads the answer into a value
+// of the caller's.
+func (c *Client) Do(method, path string, body, into any) error {
+	answer, err := c.ask(method, path, body)
 	if err != nil {
 		return err
 	}

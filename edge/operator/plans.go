@@ -45,13 +45,13 @@ func (c *Client) showQuotas(all control.Quotas) error {
 		Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
 		return err
 	}
-	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole},
-		{"UNTIL", whole}, {"STATE", text}}}
+	t := Table{Columns: []Column{{"RULE", Cut}, {"PLAN", Cut}, {"LIMIT", Right}, {"FROM", Whole},
+		{"UNTIL", Whole}, {"STATE", Text}}}
 	for _, q := range all.Quotas {
-		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt),
+		t.Add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt),
 			at(q.ExpiresAt), string(q.State))
 	}
-	return t.write(c.Out)
+	return t.Write(c.Out)
 }
 
 // QuotaPage is which clients ListQuotas prints.
@@ -78,12 +78,12 @@ func (c *Client) ListQuotas(page QuotaPage) error {
 			_, err := io.WriteString(c.Out, "no client has a quota of that kind\n")
 			return err
 		}
-		t := table{columns: []column{{"KEY", cut}, {"PLAN", cut}, {"RULE", cut}, {"USED", right},
-			{"LIMIT", right}, {"LEFT", right}, {"SAID OF IT", text}}}
+		t := Table{Columns: []Column{{"KEY", Cut}, {"PLAN", Cut}, {"RULE", Cut}, {"USED", Right},
+			{"LIMIT", Right}, {"LEFT", Right}, {"SAID OF IT", Text}}}
 		for i := range all.Clients {
 			addClient(&t, &all.Clients[i])
 		}
-		if err := t.write(c.Out); err != nil || all.Next == "" {
+		if err := t.Write(c.Out); err != nil || all.Next == "" {
 			return err
 		}
 		_, err := fmt.Fprintf(c.Out, "there are more: sluice quota list --after %s\n",
@@ -93,7 +93,7 @@ func (c *Client) ListQuotas(page QuotaPage) error {
 }
 
 // addClient adds the rows of a client.
-func addClient(t *table, l *control.ListedClient) {
+func addClient(t *Table, l *control.ListedClient) {
 	key := l.Key
 	if l.KeyStart != "" {
 		key = l.Key + " " + l.KeyStart + "…"
@@ -115,17 +115,17 @@ func addClient(t *table, l *control.ListedClient) {
 			what = strings.TrimPrefix(what+"; blocked until "+Clock(*r.Until), "; ")
 		}
 		if r.Limit > 0 {
-			t.add(key, r.Plan, r.Rule, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
+			t.Add(key, r.Plan, r.Rule, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
 				Number(uint64(r.Remaining)), what)
 		} else {
-			t.add(key, r.Plan, r.Rule, "-", "-", "-", what)
+			t.Add(key, r.Plan, r.Rule, "-", "-", "-", what)
 		}
 	}
 	for _, rule := range slices.Sorted(maps.Keys(said)) {
 		if shown[rule] {
 			continue
 		}
-		t.add(key, l.Plan, cmp.Or(rule, "all"), "-", "-", "-", said[rule])
+		t.Add(key, l.Plan, cmp.Or(rule, "all"), "-", "-", "-", said[rule])
 	}
 }
 
@@ -138,18 +138,18 @@ func (c *Client) QuotaHistory(key Key) error {
 				_, err := io.WriteString(c.Out, "the store has no change of it\n")
 				return err
 			}
-			t := table{columns: []column{{"WHEN", whole}, {"WHO", cut}, {"AT EDGE", cut},
-				{"WHAT", cut},
-				{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", text}}}
+			t := Table{Columns: []Column{{"WHEN", Whole}, {"WHO", Cut}, {"AT EDGE", Cut},
+				{"WHAT", Cut},
+				{"RULE", Cut}, {"PLAN", Cut}, {"LIMIT", Right}, {"FROM", Whole}, {"UNTIL", Text}}}
 			for _, e := range list {
 				rule := "-"
 				if e.Rule != nil {
 					rule = cmp.Or(*e.Rule, "all")
 				}
-				t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, string(e.Does), rule,
+				t.Add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, string(e.Does), rule,
 					cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
 			}
-			return t.write(c.Out)
+			return t.Write(c.Out)
 		})
 }
 
@@ -204,27 +204,27 @@ func (c *Client) Usage(key Key) error {
 			for _, r := range u.Rules {
 				addUsage(&t, r)
 			}
-			return t.write(c.Out)
+			return t.Write(c.Out)
 		})
 }
 
-func usageTable() table {
-	return table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right},
-		{"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
+func usageTable() Table {
+	return Table{Columns: []Column{{"RULE", Cut}, {"PLAN", Cut}, {"USED", Right}, {"LIMIT", Right},
+		{"LEFT", Right}, {"RESET", Whole}, {"BLOCKED", Text}}}
 }
 
 // addUsage adds how a client stands under a rule.
-func addUsage(t *table, r control.Usage) {
+func addUsage(t *Table, r control.Usage) {
 	blocked := ""
 	if r.Until != nil {
 		blocked = "until " + Clock(*r.Until)
 	}
 	if r.Limit > 0 {
-		t.add(r.Rule, r.Plan, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
+		t.Add(r.Rule, r.Plan, Number(uint64(r.Used+0.5)), Number(uint64(r.Limit)),
 			Number(uint64(r.Remaining)), Clock(r.Reset), blocked)
 	}
 	if p := r.Places; p != nil {
-		t.add(r.Rule+" in flight", r.Plan, Number(uint64(p.Held)), Number(uint64(p.Limit)),
+		t.Add(r.Rule+" in flight", r.Plan, Number(uint64(p.Held)), Number(uint64(p.Limit)),
 			Number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
 	}
 }

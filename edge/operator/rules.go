@@ -103,7 +103,7 @@ func (c *Client) SetRule(name string, patch map[string]any) error {
 			}
 		}
 		err := c.editOf(old, name, http.MethodPatch, "", patch, "")
-		if !isRefusal(err, http.StatusPreconditionFailed) {
+		if !IsRefusal(err, http.StatusPreconditionFailed) {
 			return NoRule(name, err)
 		}
 		before = old
@@ -190,11 +190,11 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 	var old map[string]json.RawMessage
 	// What was removed can be rolled back
 	if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil &&
-		!isRefusal(err, http.StatusNotFound) {
+		!IsRefusal(err, http.StatusNotFound) {
 		return NoRule(name, err)
 	}
 	err := c.editOf(old, name, method, route, body, what)
-	if isRefusal(err, http.StatusPreconditionFailed) {
+	if IsRefusal(err, http.StatusPreconditionFailed) {
 		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and say it again", name, c.whose(name), name)
 	}
 	return NoRule(name, err)
@@ -248,7 +248,7 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 			if done.Edges == nil {
 				lines = append(lines, "in force on this edge")
 			} else {
-				lines = append(lines, "in force "+(*spread)(done.Edges).String())
+				lines = append(lines, "in force "+(*Spread)(done.Edges).String())
 			}
 			if len(others) > 0 {
 				lines = append(lines, "somebody else has changed meanwhile: "+strings.Join(others,
@@ -261,8 +261,8 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		})
 }
 
-// isRefusal reports whether an edge has refused with a status.
-func isRefusal(err error, status int) bool {
+// IsRefusal reports whether an edge has refused with a status.
+func IsRefusal(err error, status int) bool {
 	var r *refused
 	return errors.As(err, &r) && r.status == status
 }
@@ -274,8 +274,8 @@ func historyPath(rule string) string { return "/v1/rules/" + url.PathEscape(rule
 func (c *Client) History(name string) error {
 	return NoRule(name, Show(c, http.MethodGet, historyPath(name), nil,
 		func(list []changes.Past) error {
-			t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole},
-				{"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
+			t := Table{Columns: []Column{{"VERSION", Right}, {"WHEN", Whole}, {"STATE", Whole},
+				{"WHO", Cut}, {"AT EDGE", Cut}, {"WHAT", Text}}}
 			for _, v := range list {
 				state := ""
 				switch {
@@ -288,10 +288,10 @@ func (c *Client) History(name string) error {
 				if v.At != nil {
 					at = Clock(*v.At)
 				}
-				t.add(strconv.FormatUint(v.Version, 10), at, state, cmp.Or(v.Who, v.From), v.Edge,
+				t.Add(strconv.FormatUint(v.Version, 10), at, state, cmp.Or(v.Who, v.From), v.Edge,
 					what(&v, list))
 			}
-			return t.write(c.Out)
+			return t.Write(c.Out)
 		}))
 }
 

@@ -15,10 +15,10 @@ import (
 	"sluice/edge/rules"
 )
 
-// spread is how far what an operator said has come.
-type spread control.Spread
+// Spread is how far what an operator said has come.
+type Spread control.Spread
 
-func (s *spread) String() string {
+func (s *Spread) String() string {
 	if s == nil {
 		return "on this edge, which counts alone"
 	}
@@ -40,7 +40,7 @@ func (s *spread) String() string {
 }
 
 // known says how many of the edges that are known have it.
-func (s *spread) known() string {
+func (s *Spread) known() string {
 	switch others := s.Expected > s.Known || s.Apart+len(s.Silent) > 0; {
 	case s.Have >= s.Known && s.Known == 1 && others:
 		return "on this edge"
@@ -59,7 +59,7 @@ func (s *spread) known() string {
 }
 
 // where is what the edges are of.
-func (s *spread) where() string {
+func (s *Spread) where() string {
 	if s.PoPs > 1 {
 		return fmt.Sprintf("of %d PoPs", s.PoPs)
 	}
@@ -108,7 +108,7 @@ func (c *Client) Unblock(source, rule string) error {
 
 // Said prints what was said, where it is in force, and what an edge has to say to that.
 func (c *Client) Said(what string, edges *control.Spread, warning string) error {
-	text := Printable(what) + "\n" + Printable("in force "+(*spread)(edges).String()) + "\n"
+	text := Printable(what) + "\n" + Printable("in force "+(*Spread)(edges).String()) + "\n"
 	if warning != "" {
 		text += "but: " + Printable(warning) + "\n"
 	}

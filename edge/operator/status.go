@@ -294,17 +294,17 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if _, err := c.Out.Write(out.Bytes()); err != nil {
 		return err
 	}
-	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", cut}, {"VERSION", cut},
-		{"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}, {"REFUSED", right}}}
+	edges := Table{Columns: []Column{{"EDGE", Cut}, {"ADDRESS", Cut}, {"VERSION", Cut},
+		{"GENERATION", Right}, {"CONFIG", Right}, {"SINCE", Whole}, {"REFUSED", Right}}}
 	for _, e := range p.Edges {
 		refused := ""
 		if e.Refused > 0 {
 			refused = strconv.Itoa(e.Refused)
 		}
-		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, strconv.FormatUint(e.Generation, 10),
+		edges.Add(cmp.Or(e.Name, e.ID), e.Address, e.Version, strconv.FormatUint(e.Generation, 10),
 			strconv.FormatUint(e.ConfigHash, 10), Clock(e.Since), refused)
 	}
-	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
+	nodes := Table{Columns: []Column{{"NODE", Cut}, {"STATE", Whole}}}
 	for _, n := range p.Nodes {
 		state := "down"
 		if n.Up {
@@ -316,16 +316,16 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		if n.Leaving {
 			state += ", leaving"
 		}
-		nodes.add(n.Address, state)
+		nodes.Add(n.Address, state)
 	}
-	for _, t := range []table{edges, nodes} {
+	for _, t := range []Table{edges, nodes} {
 		if len(t.rows) == 0 {
 			continue
 		}
 		if _, err := fmt.Fprintln(c.Out); err != nil {
 			return err
 		}
-		if err := t.write(c.Out); err != nil {
+		if err := t.Write(c.Out); err != nil {
 			return err
 		}
 	}

@@ -15,50 +15,53 @@ const width = 100
 // least is how far a column is cut.
 const least = 8
 
-// A table is rows of text in aligned columns, a title above each. A column in which there is
+// A Table is rows of text in aligned columns, a title above each. A column in which there is
 // nothing is left out. What is too wide for the terminal is cut (…), in the columns that may be
 // cut, the widest first: sources are always whole, because one copies them. So is a text in the
 // last column, because half of a sentence may say the opposite; the terminal wraps it.
-type table struct {
-	columns []column
+type Table struct {
+	Columns []Column
 	rows    [][]string
 }
 
-type column struct {
-	title string
-	form  form
+// Column is one of a Table.
+type Column struct {
+	Title string
+	Form  Form
 }
 
-// form says how a column is written.
-type form uint8
+// Form says how a column is written.
+type Form uint8
 
 const (
-	whole form = iota
-	cut        // may be cut
-	right      // numbers: aligned at the right
-	text       // the last column: whole, however wide
+	Whole Form = iota
+	Cut        // may be cut
+	Right      // numbers: aligned at the right
+	Text       // the last column: whole, however wide
 )
 
-func (t *table) add(cells ...string) {
+// Add adds a row. What would move a terminal's cursor is not in it.
+func (t *Table) Add(cells ...string) {
 	for i := range cells {
 		cells[i] = Printable(cells[i])
 	}
 	t.rows = append(t.rows, cells)
 }
 
-func (t *table) write(w io.Writer) error {
-	widths := make([]int, len(t.columns))
+// Write prints the table.
+func (t *Table) Write(w io.Writer) error {
+	widths := make([]int, len(t.Columns))
 	for _, row := range t.rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
 	total := -2
-	for i, c := range t.columns {
+	for i, c := range t.Columns {
 		if widths[i] > 0 {
-			widths[i] = max(widths[i], len(c.title))
-			if total += 2; c.form == text {
-				total += max(least, len(c.title))
+			widths[i] = max(widths[i], len(c.Title))
+			if total += 2; c.Form == Text {
+				total += max(least, len(c.Title))
 			} else {
 				total += widths[i]
 			}
@@ -66,8 +69,8 @@ func (t *table) write(w io.Writer) error {
 	}
 	for total > width {
 		widest := -1
-		for i, c := range t.columns {
-			if c.form == cut && widths[i] > max(least, len(c.title)) &&
+		for i, c := range t.Columns {
+			if c.Form == Cut && widths[i] > max(least, len(c.Title)) &&
 				(widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
@@ -78,9 +81,9 @@ func (t *table) write(w io.Writer) error {
 		widths[widest]--
 		total--
 	}
-	titles := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		titles[i] = c.title
+	titles := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		titles[i] = c.Title
 	}
 	for _, row := range append([][]string{titles}, t.rows...) {
 		var line strings.Builder
@@ -96,7 +99,7 @@ func (t *table) write(w io.Writer) error {
 				cell = string(runes[:widths[i]-1]) + "…"
 			}
 			pad := strings.Repeat(" ", max(0, widths[i]-len(runes)))
-			if t.columns[i].form == right {
+			if t.Columns[i].Form == Right {
 				cell = pad + cell
 			} else {
 				cell += pad

@@ -37,17 +37,13 @@ func tryURL(name string) string { return tryPath + url.PathEscape(name) + "?scop
 
 // BeginTry has a rule tried on all edges, and returns its name.
 func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration) (string, error) {
-	answer, err := c.ask(http.MethodPost, "/v1/tries", map[string]any{"name": name,
-		"for": length.String(), "rule": rule})
-	if err != nil {
-		return "", err
-	}
 	var begun struct {
 		Name     string
 		Edges    *control.Spread
 		Warnings []string
 	}
-	if err := c.decode(answer, &begun); err != nil {
+	if err := c.Do(http.MethodPost, "/v1/tries", map[string]any{"name": name,
+		"for": length.String(), "rule": rule}, &begun); err != nil {
 		return "", err
 	}
 	if c.JSON {
@@ -55,7 +51,7 @@ func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration
 	}
 	where := "on this edge"
 	if begun.Edges != nil {
-		where = (*spread)(begun.Edges).String()
+		where = (*Spread)(begun.Edges).String()
 	}
 	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", Printable(begun.Name),
 		Span(length), Printable(where))
@@ -87,7 +83,7 @@ func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration
 		case now := <-tick.C:
 			var t tried
 			if err := c.Get(tryURL(name), &t); err != nil {
-				if isRefusal(err, http.StatusNotFound) {
+				if IsRefusal(err, http.StatusNotFound) {
 					return err
 				}
 				if !c.JSON {
@@ -124,16 +120,16 @@ func (c *Client) Tries() error {
 			_, err := fmt.Fprintln(c.Out, "nothing is tried")
 			return err
 		}
-		t := table{columns: []column{{"TRY", whole}, {"STATE", whole}, {"REQUESTS HERE", right},
-			{"WOULD REFUSE", right}, {"RULE", text}}}
+		t := Table{Columns: []Column{{"TRY", Whole}, {"STATE", Whole}, {"REQUESTS HERE", Right},
+			{"WOULD REFUSE", Right}, {"RULE", Text}}}
 		for _, o := range list {
 			state := "ended"
 			if !o.Ended {
 				state = Span(o.Until.Sub(c.Now)) + " left"
 			}
-			t.add(o.Name, state, Number(o.Result.Requests), Number(o.Result.Refused), o.About)
+			t.Add(o.Name, state, Number(o.Result.Requests), Number(o.Result.Refused), o.About)
 		}
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
 
@@ -184,9 +180,9 @@ func (c *Client) printTry(t tried) error {
 			"forgotten     %s sources, for which there was no room: who of them was answered before is not known\n", Number(r.Forgotten))
 	}
 	if len(r.Heavy) > 0 {
-		s := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"REQUESTS", right},
-			{"WOULD REFUSE", right}, {"AT LEAST", right}, {"ANSWERED BEFORE", right}, {"LOOKS",
-				whole}}}
+		s := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Cut}, {"REQUESTS", Right},
+			{"WOULD REFUSE", Right}, {"AT LEAST", Right}, {"ANSWERED BEFORE", Right}, {"LOOKS",
+				Whole}}}
 		for _, h := range r.Heavy {
 			looks, least := "", ""
 			if h.Honest {
@@ -199,10 +195,10 @@ func (c *Client) printTry(t tried) error {
 			if start != "" {
 				start += "…"
 			}
-			s.add(h.Source, start, Number(h.Requests), Number(h.Count), least,
+			s.Add(h.Source, start, Number(h.Requests), Number(h.Count), least,
 				strconv.FormatUint(h.Well, 10)+" of "+strconv.FormatUint(h.Answers, 10), looks)
 		}
-		if err := s.write(c.Out); err != nil {
+		if err := s.Write(c.Out); err != nil {
 			return err
 		}
 	}

@@ -64,18 +64,18 @@ func (c *Client) TopOfPoP(by string, n int) error {
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {WholePoP}}
 	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(all ofPoP[view.Heavy]) error {
-			t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
-				{"AT LEAST", right}, {"EDGES", text}}}
+			t := Table{Columns: []Column{{"SOURCE", Whole}, {strings.ToUpper(by), Right},
+				{"AT LEAST", Right}, {"EDGES", Text}}}
 			for _, h := range all.List {
 				sure := ""
 				if h.Error > 0 {
 					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, Number(h.Count), sure, largest(h.Edges))
+				t.Add(h.Source, Number(h.Count), sure, largest(h.Edges))
 			}
 			if len(all.List) == 0 {
 				fmt.Fprintf(c.Out, "no source of late (by %s)\n", by)
-			} else if err := t.write(c.Out); err != nil {
+			} else if err := t.Write(c.Out); err != nil {
 				return err
 			}
 			return EdgesShown(c.Out, all.Edges)
@@ -90,19 +90,19 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 	}
 	return NoRule(rule, Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
 		func(all ofPoP[view.HeavyKey]) error {
-			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut},
-				{strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
+			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"OF", Cut},
+				{strings.ToUpper(by), Right}, {"AT LEAST", Right}, {"EDGES", Text}}}
 			for _, h := range all.List {
 				sure := ""
 				if h.Error > 0 {
 					sure = Number(h.Count - min(h.Count, h.Error))
 				}
-				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
+				t.Add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
 					largest(h.Edges))
 			}
 			if len(all.List) == 0 {
 				fmt.Fprintf(c.Out, "no key of late (by %s)\n", by)
-			} else if err := t.write(c.Out); err != nil {
+			} else if err := t.Write(c.Out); err != nil {
 				return err
 			}
 			return EdgesShown(c.Out, all.Edges)
@@ -114,18 +114,18 @@ func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 	query.Set("scope", WholePoP)
 	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
 		func(all ofPoP[view.Block]) error {
-			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
-				{"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT",
-					right}, {"NOT ON", cut}, {"REASON", text}}}
+			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"RULE", Cut},
+				{"MODE", Whole}, {"ACTION", Whole}, {"BY", Whole}, {"UNTIL", Whole}, {"LEFT",
+					Right}, {"NOT ON", Cut}, {"REASON", Text}}}
 			for _, m := range all.List {
-				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
+				t.Add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
 					string(m.Action), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
 					strings.Join(m.NotOn,
 						", "), m.Reason)
 			}
 			if len(all.List) == 0 {
 				fmt.Fprintln(c.Out, "nobody is blocked, or nobody like that")
-			} else if err := t.write(c.Out); err != nil {
+			} else if err := t.Write(c.Out); err != nil {
 				return err
 			}
 			return EdgesShown(c.Out, all.Edges)
@@ -140,15 +140,15 @@ func (c *Client) EventsOfPoP(since string) error {
 	}
 	return Show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil,
 		func(all ofPoP[view.Event]) error {
-			t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"EDGES", cut},
-				{"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
+			t := Table{Columns: []Column{{"TIME", Whole}, {"KIND", Whole}, {"EDGES", Cut},
+				{"RULE", Cut}, {"SOURCE", Whole}, {"WHO", Cut}, {"WHAT", Text}}}
 			for _, e := range slices.Backward(all.List) {
-				t.add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "),
+				t.Add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "),
 					cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e.Event))
 			}
 			if len(all.List) == 0 {
 				fmt.Fprintln(c.Out, "nothing has happened")
-			} else if err := t.write(c.Out); err != nil {
+			} else if err := t.Write(c.Out); err != nil {
 				return err
 			}
 			return EdgesShown(c.Out, all.Edges)
@@ -166,11 +166,11 @@ func (c *Client) StatusOfPoP() error {
 		}
 		Load view.Load
 	}) error {
-		t := table{columns: []column{{"EDGE", cut}, {"AGE", right}, {"VERSION", cut},
-			{"REQUESTS", right}, {"REFUSED", right}, {"CONNECTIONS", right}, {"BLOCKED",
-				right}, {"STATE", text}}}
+		t := Table{Columns: []Column{{"EDGE", Cut}, {"AGE", Right}, {"VERSION", Cut},
+			{"REQUESTS", Right}, {"REFUSED", Right}, {"CONNECTIONS", Right}, {"BLOCKED",
+				Right}, {"STATE", Text}}}
 		row := func(name, age, state string, blocked int, l *view.Load) {
-			t.add(name, age, l.Version, Number(uint64(l.Received)),
+			t.Add(name, age, l.Version, Number(uint64(l.Received)),
 				Number(uint64(l.Answers["limit"])), Number(uint64(l.Connections)),
 				Number(uint64(blocked)), state)
 		}
@@ -178,7 +178,7 @@ func (c *Client) StatusOfPoP() error {
 		for _, e := range all.Edges {
 			if e.Load == nil {
 				missing++
-				t.add(cmp.Or(e.Name, e.ID), "", "", "", "", "", "", "MISSING: "+e.Missing)
+				t.Add(cmp.Or(e.Name, e.ID), "", "", "", "", "", "", "MISSING: "+e.Missing)
 				continue
 			}
 			row(cmp.Or(e.Name, e.ID), fmt.Sprintf("%.1f s", e.Age), cmp.Or(e.Unready, "ready"),
@@ -192,6 +192,6 @@ func (c *Client) StatusOfPoP() error {
 				map[bool]string{true: "is", false: "are"}[missing == 1])
 		}
 		row("together", "", state, most, &all.Load)
-		return t.write(c.Out)
+		return t.Write(c.Out)
 	})
 }
