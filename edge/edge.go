@@ -304,9 +304,6 @@ func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
 // ServeConn serves one connection that was admitted, until it is over.
 func (s *Server) ServeConn(c *front.Client) { _ = s.listening.http.ServeConn(front.New(c)) }
 
-// Events is what has happened lately; nil if it is not kept.
-func (s *Server) Events() *events.Log { return s.events }
-
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once
 // a second.
 func (s *Server) Sweep(now time.Time) {

@@ -147,8 +147,6 @@ type Table struct {
 
 	lifted   lifted
 	prefixes prefixes
-	// the latest bit under Maintenance, of whichever source; nil: there is none
-	closed atomic.Pointer[Bit]
 }
 
 // Started labels a count of mitigations.
@@ -322,15 +320,6 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Maintained is the bit under Maintenance if it is in force at now; nil: none is. Another order is
-// another pointer.
-func (t *Table) Maintained(now time.Time) *Bit {
-	if b := t.closed.Load(); b != nil && now.Before(b.End) {
-		return b
-	}
-	return nil
-}
-
 // Get returns the bit of k if it is in force at now.
 func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	s, h := t.shardOf(k)
@@ -372,10 +361,6 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !t.put(s, h, t.entry(k, &b, now), now) {
 		s.mu.Unlock()
 		return false
-	}
-	if k.Rule == Maintenance {
-		closed := b
-		t.closed.Store(&closed)
 	}
 	s.mu.Unlock()
 	if b.By == ByAdmin {
@@ -470,9 +455,6 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	defer s.mu.Unlock()
 	defer t.loosened.Add(1)
 	t.lifted.note(k, now)
-	if k.Rule == Maintenance {
-		t.closed.Store(nil)
-	}
 	return s.drop(h, k)
 }
 
@@ -589,8 +571,7 @@ const (
 	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
 	Allowed                                 // never limited: the bit stands for a permission
 	Denied                                  // refused whatever the rules say
-	// of all sources: nobody is served (Table.Maintained)
-	Maintenance
+	Site                                    // of nobody's source: what is said of the whole site
 )
 
 // MaxBlock is the longest that operators may say something for: memcached keeps their list no

@@ -24,9 +24,6 @@ func (d *daemon) state() control.State {
 	if why := server.Unready(); why != "" {
 		s.Ready = why
 	}
-	if m := server.MaintenanceNow(now); m.On {
-		s.Maintenance = &m
-	}
 	s.Everybody = server.OnEverybody(now)
 	if until := shared.LearningUntil(); until.After(now) {
 		s.LearningUntil = &until

@@ -24,6 +24,7 @@ import (
 	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
 	"sluice/edge/modules/geo/geotest"
+	"sluice/edge/modules/maintenance"
 )
 
 // A claim is one thing that wants a say in the answer to a request: a setting, a rule, an
@@ -90,7 +91,7 @@ func claims(folder, origin, bad string) []claim {
 		{name: "deny by country", settings: countries + "\ndeny: ['country:DE']"},
 		{name: "redirect", redirect: true},
 		{name: "maintenance", before: func(e *edgetest.Edge) error {
-			_, err := e.Maintain(time.Hour, nil, "", by, time.Now())
+			_, err := maintenance.Start(e.Admin, time.Hour, nil, "", by, time.Now())
 			return err
 		}},
 		{name: "allow", settings: "allow: " + clients},

@@ -169,15 +169,17 @@ func (a api) public() map[string]http.Handler {
 			}
 			// Balancers send requests all the same: the proofs for certificates are among them
 			words := "ready\n"
+			var state control.State
 			if a.State != nil {
-				for _, c := range a.State().Certificates {
-					if why := c.Waiting(); why != "" {
-						words += why + "\n"
-					}
+				state = a.State()
+			}
+			for _, c := range state.Certificates {
+				if why := c.Waiting(); why != "" {
+					words += why + "\n"
 				}
 			}
 			// Clients shall see that, and not a balancer's own error
-			if m := a.Edge.MaintenanceNow(time.Now()); m.On {
+			if m := state.Maintenance; m != nil {
 				words += "maintenance is on until " + m.Until.UTC().Format(time.RFC3339) +
 					": send requests all the same, they get 503\n"
 			}

@@ -128,10 +128,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	s.RefusedKeys, _ = a.Edge.TopKeys(seen.Refused, topShown, "")
 	if a.State != nil {
 		state := a.State()
-		s.Failed, s.Wall = state.Failed, state.Wall
-	}
-	if m := a.Edge.MaintenanceNow(now); m.On {
-		s.Maintenance = &m
+		s.Failed, s.Maintenance, s.Wall = state.Failed, state.Maintenance, state.Wall
 	}
 	s.Everybody = a.Edge.OnEverybody(now)
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]

@@ -46,6 +46,9 @@ type Admin struct{ with Options }
 // New makes an Admin.
 func New(o Options) *Admin { return &Admin{o} }
 
+// Events is what has happened lately; nil if it is not kept.
+func (c *Admin) Events() *events.Log { return c.with.Events }
+
 // View is what requests are judged by, of one version.
 type View struct {
 	Rules       *rules.Set
@@ -91,8 +94,8 @@ func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
 		e.Rule, done = "", "allowed"
 	case Deny:
 		e.Rule, done = "", "denied"
-	case Maintenance:
-		e.Rule, e.Source, done = "", "", "maintenance"
+	case Site:
+		e.Rule, e.Source, done = "", "", Site[1:]
 	}
 	switch {
 	case o.Kind == mitigation.OrderBlock:

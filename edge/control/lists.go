@@ -21,11 +21,15 @@ const (
 	AllRules = "*"      // of blocks: every rule that a request falls under
 	Allow    = "+allow" // the list of those who are never limited
 	Deny     = "+deny"  // the list of those who are always refused
+	// The whole site. It is an order like a block, about one source that is nobody's, so of two that
+	// are given at once the same one stands everywhere, and an edge that was away takes it with the
+	// others.
+	Site = "+maintenance"
 )
 
 // Scopes are these as rules that count nothing, with the IDs of their bits.
 var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed),
-	scope(Deny, mitigation.Denied), scope(Maintenance, mitigation.Maintenance)}
+	scope(Deny, mitigation.Denied), scope(Site, mitigation.Site)}
 
 // A Scope is what operators may speak of in place of a rule.
 type Scope struct {
@@ -58,7 +62,8 @@ const (
 	widestV6 = 16
 )
 
-func checkWidth(p netip.Prefix) error {
+// CheckWidth refuses a prefix that is too wide.
+func CheckWidth(p netip.Prefix) error {
 	if least := map[bool]int{true: widestV4, false: widestV6}[p.Addr().Is4()]; p.Bits() < least {
 		return fmt.Errorf("edge: %s is too wide: want /%d or longer", p, least)
 	}
@@ -140,7 +145,7 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 			fmt.Errorf("edge: %q is no prefix: want an address, or CIDR such as 192.0.2.0/24",
 				prefix)
 	}
-	return mitigation.Key{Rule: id, Source: src}, checkWidth(p)
+	return mitigation.Key{Rule: id, Source: src}, CheckWidth(p)
 }
 
 // effect says why a block can have none; "": it has.

@@ -109,7 +109,7 @@ func (c *Admin) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	in := c.with.View()
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
-			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny || m.Rule == Maintenance {
+			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny || m.Rule == Site {
 				continue
 			}
 			// An order of before the rule had another action
@@ -288,8 +288,8 @@ func (c *Admin) Adopt(m Handed, now time.Time) {
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
 	}
-	if m.Rule == Maintenance {
-		key, err = maintenanceKey, nil
+	if m.Rule == Site {
+		key, err = siteKey, nil
 	}
 	if err == nil && r != nil && m.Limit != 0 {
 		if r = r.Variants()[m.Limit]; r == nil {
@@ -594,7 +594,7 @@ func (c *Admin) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 		counted, _ := r.Limits[0].Of(in.Sources.Of(p.Addr()), p.Addr()) // the narrowest
 		if want, _ := counted.Prefix(); p.Bits() >= want.Bits() {
 			src = counted
-		} else if err := checkWidth(p); err != nil {
+		} else if err := CheckWidth(p); err != nil {
 			return nil, mitigation.Key{}, err
 		}
 	}

@@ -79,7 +79,7 @@ func (c *Admin) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start,
 				End: bit.End, Reason: bit.Reason})
 			continue
-		case !known, key.Rule == mitigation.Maintenance:
+		case !known, key.Rule == mitigation.Site:
 			continue
 		case named.mode == rules.Shadow:
 			to, first = &o.Shadow, &shadow

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"net/netip"
 	"time"
 
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/mitigation"
 )
 
 // State is what operators should know of an edge beside what it counts: what is not as it should
@@ -42,6 +44,30 @@ type State struct {
 	// Wall is how the kernel refuses sources that are blocked and go on connecting. None: it is not
 	// to.
 	Wall *Wall `json:"wall,omitempty"`
+}
+
+// A MaintenanceStatus is whether maintenance is on, and how.
+type MaintenanceStatus struct {
+	On      bool           `json:"on"`
+	Since   time.Time      `json:"since,omitzero"`
+	Until   time.Time      `json:"until,omitzero"` // it ends by itself
+	Allow   []netip.Prefix `json:"allow"`          // who is served all the same
+	Message string         `json:"message,omitempty"`
+	By      string         `json:"by,omitempty"` // as the operator calls himself
+	// The address that he came from, or the edge that he spoke to
+	From string `json:"from,omitempty"`
+	// Of one that was just said: false if it was so before
+	Changed bool `json:"changed"`
+	// Of one that was just said: what it takes the place of
+	Warning string `json:"warning,omitempty"`
+	// Of one that was just said: where it is in force
+	Edges *Spread `json:"edges,omitempty"`
+}
+
+// Open reports whether no end was given: then it ends after the longest time that an order can
+// have, which edges keep to a second.
+func (m *MaintenanceStatus) Open() bool {
+	return m.Until.Sub(m.Since) > mitigation.MaxBlock-time.Minute
 }
 
 // Drained is since when an edge is out of service by hand, and who has taken it out. It goes on

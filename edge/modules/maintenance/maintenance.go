@@ -13,7 +13,6 @@ import (
 	"sluice/edge"
 	"sluice/edge/address"
 	"sluice/edge/control"
-	"sluice/edge/limiter"
 	"sluice/edge/limitfields"
 	"sluice/edge/message"
 	"sluice/edge/metric"
@@ -25,17 +24,20 @@ import (
 // Module answers while the PoP is in maintenance.
 func Module() edge.Module {
 	g := new(gate)
-	return edge.Module{Name: "maintenance", Collect: g.collect, Routes: routes,
+	return edge.Module{Name: "maintenance", Collect: g.collect, State: g.state, Routes: routes,
 		Commands: []operator.Command{command()},
 		Prepare: func(s *edge.Setup) (edge.Points, error) {
+			g.admin, g.blocks = s.Edge.Admin, s.Limiter.Blocks // the same each time
 			return edge.Points{Gates: []edge.Gate{{Phase: edge.Maintenance,
-				Answer: func(x *edge.Exchange) bool { return g.answer(x, s.Limiter) }}}}, nil
+				Answer: g.answer}}}, nil
 		}}
 }
 
 // A gate is the module's state.
 type gate struct {
-	latest  atomic.Pointer[maintenance] // that a request met
+	admin   *control.Admin
+	blocks  *mitigation.Table
+	latest  atomic.Pointer[look] // that a request made
 	refused atomic.Uint64
 }
 
@@ -44,47 +46,70 @@ func (g *gate) collect(to metric.Sink) {
 		"maintenance")
 }
 
+func (g *gate) state(s *control.State) {
+	if m := Now(g.admin, time.Now()); m.On {
+		s.Maintenance = &m
+	}
+}
+
 // mostAway is the longest that Retry-After says during maintenance: it may be over sooner than was
 // thought.
 const mostAway = 10 * time.Minute
 
-// A maintenance is an operator's order as requests meet it.
-type maintenance struct {
-	of     *mitigation.Bit
+// A look is what operators said of the site at a request.
+type look struct {
+	loosened uint64 // Table.Loosened before it was looked at
+	order    *order // nil: they said nothing
+}
+
+// An order is maintenance as requests meet it.
+type order struct {
+	of     mitigation.Bit
 	spared *bart.Lite
 	text   string // in JSON, without its quotes
 }
 
 // answer answers the request if the PoP is in maintenance, and its client is not spared. While it
-// is not, that costs one load.
-func (g *gate) answer(x *edge.Exchange, l *limiter.Limiter) bool {
-	bit := l.Blocks.Maintained(x.Now())
-	if bit == nil {
-		return false
-	}
-	m := g.latest.Load()
-	if m == nil || m.of != bit {
-		m = newMaintenance(bit)
-		g.latest.Store(m)
-	}
-	if address.IsIn(m.spared, x.Client()) {
+// is not, and operators say nothing new, that costs two loads.
+func (g *gate) answer(x *edge.Exchange) bool {
+	m := g.order(x.Now())
+	if m == nil || !x.Now().Before(m.of.End) || address.IsIn(m.spared, x.Client()) {
 		return false
 	}
 	g.refused.Add(1)
 	x.Verdict("maintenance")
-	wait := limitfields.Seconds(min(bit.End.Sub(x.Now()), mostAway))
+	wait := limitfields.Seconds(min(m.of.End.Sub(x.Now()), mostAway))
 	no := message.Refuse(http.StatusServiceUnavailable, "maintenance", m.text)
 	x.Respond(no.With("Retry-After", strconv.FormatInt(wait, 10)))
 	return true
 }
 
-func newMaintenance(bit *mitigation.Bit) *maintenance {
-	said := control.ReadMaintenance(bit)
+// order returns what operators say of the site; nil: nothing. Whatever they say or lift makes
+// Loosened another number, which is read first: so the next request looks again if they say
+// something just now.
+func (g *gate) order(now time.Time) *order {
+	last, next := g.latest.Load(), look{loosened: g.blocks.Loosened()}
+	if last != nil && last.loosened == next.loosened {
+		return last.order
+	}
+	if bit, said := g.admin.Site(now); said {
+		if last != nil && last.order != nil && last.order.of == bit {
+			next.order = last.order
+		} else {
+			next.order = newOrder(bit)
+		}
+	}
+	g.latest.Store(&next)
+	return next.order
+}
+
+func newOrder(bit mitigation.Bit) *order {
+	said := read(&bit)
 	text := said.Message
 	if text == "" {
 		text = "This site is closed for maintenance. Try again later."
 	}
 	quoted, _ := json.Marshal(text)
-	return &maintenance{of: bit, spared: address.NewPrefixes(said.Allow),
+	return &order{of: bit, spared: address.NewPrefixes(said.Allow),
 		text: string(quoted[1 : len(quoted)-1])}
 }

@@ -19,10 +19,10 @@ func TestMaintenance(t *testing.T) {
 		"rules: [{name: r, limit: 100}]\n", maintenance.Module())
 	from := func(client string) (*http.Response, string) { return e.Get("/", "X-Forwarded-For: "+client) }
 	now, by := time.Now(), control.Operator{Who: "anna"}
-	if m, err := e.EndMaintenance(by, now); err != nil || m.Changed || m.On {
+	if m, err := maintenance.End(e.Admin, by, now); err != nil || m.Changed || m.On {
 		t.Errorf("off while off: %+v %v", m, err)
 	}
-	m, err := e.Maintain(2*time.Hour, []string{"10.0.0.0/8", "2001:db8::/32"}, `Moving "house"`, by, now)
+	m, err := maintenance.Start(e.Admin, 2*time.Hour, []string{"10.0.0.0/8", "2001:db8::/32"}, `Moving "house"`, by, now)
 	if err != nil || !m.On || m.Warning != "this edge counts alone: it forgets that when it restarts" || m.Open() || m.Message != `Moving "house"` || len(m.Allow) != 2 {
 		t.Fatalf("%+v %v", m, err)
 	}
@@ -51,13 +51,13 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("it is no block: %+v", o)
 	}
 	// A second order is in the place of the first, all of it.
-	if m, err = e.Maintain(0, nil, "", by, time.Now()); err != nil || !strings.HasPrefix(m.Warning, "it was on already, since ") || !m.Open() || len(m.Allow) != 0 {
+	if m, err = maintenance.Start(e.Admin, 0, nil, "", by, time.Now()); err != nil || !strings.HasPrefix(m.Warning, "it was on already, since ") || !m.Open() || len(m.Allow) != 0 {
 		t.Errorf("%+v %v", m, err)
 	}
 	if resp, body := from("10.1.2.3"); resp.StatusCode != 503 || !strings.Contains(body, "closed for maintenance") {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
-	if m, err = e.EndMaintenance(by, time.Now()); err != nil || !m.Changed || m.On {
+	if m, err = maintenance.End(e.Admin, by, time.Now()); err != nil || !m.Changed || m.On {
 		t.Errorf("%+v %v", m, err)
 	}
 	if resp, _ := from("192.0.2.7"); resp.StatusCode != 200 {
@@ -76,7 +76,7 @@ func TestMaintenance(t *testing.T) {
 		{time.Hour, "10.0.0.0/8", "two\nlines", "edge: message: want one line"},
 		{time.Hour, "10.0.0.0/8", strings.Repeat("x", 256), "edge: allow and message have 267 bytes together"},
 	} {
-		if _, err := e.Maintain(bad.d, []string{bad.allow}, bad.text, by, time.Now()); err == nil || !strings.HasPrefix(err.Error(), bad.want) {
+		if _, err := maintenance.Start(e.Admin, bad.d, []string{bad.allow}, bad.text, by, time.Now()); err == nil || !strings.HasPrefix(err.Error(), bad.want) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -86,13 +86,13 @@ func TestMaintenance(t *testing.T) {
 func TestMaintenanceEnds(t *testing.T) {
 	s := edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"))
 	now := time.Now()
-	if _, err := s.Maintain(time.Hour, nil, "", control.Operator{}, now.Add(-30*time.Minute)); err != nil {
+	if _, err := maintenance.Start(s.Admin, time.Hour, nil, "", control.Operator{}, now.Add(-30*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if m := s.MaintenanceNow(now.Add(29 * time.Minute)); !m.On {
+	if m := maintenance.Now(s.Admin, now.Add(29*time.Minute)); !m.On {
 		t.Error("it has ended")
 	}
-	if m := s.MaintenanceNow(now.Add(31 * time.Minute)); m.On {
+	if m := maintenance.Now(s.Admin, now.Add(31*time.Minute)); m.On {
 		t.Errorf("it has not: %+v", m)
 	}
 }
@@ -101,18 +101,18 @@ func TestMaintenanceEnds(t *testing.T) {
 func TestMaintenanceOutlivesUpgrade(t *testing.T) {
 	older, newer := edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1")), edgetest.NewServer(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"))
 	now := time.Now()
-	was, err := older.Maintain(time.Hour, []string{"10.0.0.0/8"}, "Moving house", control.Operator{}, now)
+	was, err := maintenance.Start(older.Admin, time.Hour, []string{"10.0.0.0/8"}, "Moving house", control.Operator{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for m := range older.InForce(now) {
 		newer.Adopt(m, now)
 	}
-	is := newer.MaintenanceNow(now)
+	is := maintenance.Now(newer.Admin, now)
 	if !is.On || !is.Until.Equal(was.Until) || is.Message != was.Message || !slices.Equal(is.Allow, was.Allow) {
 		t.Errorf("%+v, and it was %+v", is, was)
 	}
-	if m, err := newer.EndMaintenance(control.Operator{}, now); err != nil || !m.Changed || m.On {
+	if m, err := maintenance.End(newer.Admin, control.Operator{}, now); err != nil || !m.Changed || m.On {
 		t.Errorf("%+v %v", m, err)
 	}
 }

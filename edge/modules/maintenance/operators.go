@@ -14,12 +14,12 @@ const path = "/v1/maintenance"
 var routes = []route.Route{
 	{Pattern: "GET " + path,
 		Serve: func(a *route.API, w http.ResponseWriter, _ *http.Request) {
-			route.Reply(w, a.Edge.MaintenanceNow(time.Now()))
+			route.Reply(w, Now(a.Edge, time.Now()))
 		}},
 	{Pattern: "PUT " + path, Serve: maintain},
 	{Pattern: "DELETE " + path,
 		Serve: func(a *route.API, w http.ResponseWriter, r *http.Request) {
-			m, err := a.Edge.EndMaintenance(route.Operator(r), time.Now())
+			m, err := End(a.Edge, route.Operator(r), time.Now())
 			route.Answer(w, m, err)
 		}},
 }
@@ -43,7 +43,7 @@ func maintain(a *route.API, w http.ResponseWriter, r *http.Request) {
 			d = -1 // which is refused, and not the longest
 		}
 	}
-	m, err := a.Edge.Maintain(d, body.Allow, body.Message, route.Operator(r), time.Now())
+	m, err := Start(a.Edge, d, body.Allow, body.Message, route.Operator(r), time.Now())
 	route.Answer(w, m, err)
 }
 
