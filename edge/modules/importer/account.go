@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // An Account is what became of the limits of a file. Each is one of the three.
@@ -39,13 +37,18 @@ func (r *Result) mention(at Position, text string) {
 	r.mentions = append(r.mentions, mention{at, text})
 }
 
+// leftOut notes that a limit has no rule.
+func (r *Result) leftOut(m mention, format string, args ...any) {
+	r.note(m.Position, "left out: %s: %s", m.text, fmt.Sprintf(format, args...))
+}
+
 // account finds what became of each limit. One of which neither a rule nor a note speaks gets a
 // note, so that none is lost without a word.
 func (r *Result) account() {
 	rules, shadows := make(map[mention]int), make(map[mention]int)
 	for _, x := range r.Rules {
 		of := mention{x.Position, x.From}
-		if x.isShadow() {
+		if x.shadow {
 			shadows[of]++
 		} else {
 			rules[of]++
@@ -65,14 +68,8 @@ func (r *Result) account() {
 			if !slices.ContainsFunc(r.Notes, func(n Note) bool {
 				return n.Position == m.Position && strings.Contains(n.Text, m.text)
 			}) {
-				r.note(m.Position, "left out: %s: it is not understood", m.text)
+				r.leftOut(m, "it is not understood")
 			}
 		}
 	}
-}
-
-func (x *Rule) isShadow() bool {
-	return slices.ContainsFunc(x.fields, func(f yaml.MapItem) bool {
-		return f.Key == "mode" && f.Value == "shadow"
-	})
 }

@@ -37,6 +37,9 @@ func TestImportSays(t *testing.T) {
 		{"nginx", "map $cookie_sid $who { default $cookie_sid; '' $remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- cookie:sid", "!mode: shadow", "!cookies:",
 			"# note: who has no cookie:sid counts by address, as in nginx; who has an empty one has one counter with all such"}},
 		{"nginx", "map $http_user_agent $who { default \"\"; ~*spider $http_user_agent; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"User-Agent: ~(?i:spider)", "- header:User-Agent", "!mode: shadow"}},
+		// What names the client in front of a proxy is no header by which requests differ.
+		{"nginx", "map $http_x_forwarded_for $who { default \"\"; 192.0.2.1 $binary_remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }",
+			[]string{"mode: shadow", "!source: 192.0.2.1"}},
 		// Variables have names of any case, and a server has one of its names.
 		{"nginx", "limit_req_zone $binary_remote_addr$arg_orderId zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"- query:orderId", `orderId: "*"`, "!mode: shadow"}},
 		{"nginx", "limit_req_zone $binary_remote_addr$Request_URI zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"mode: shadow"}},

@@ -9,32 +9,15 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// A descriptor of envoyproxy/ratelimit's configuration.
-type descriptor struct {
-	line        int
-	key, value  string
-	limit       *envoyLimit // nil: it has none of its own
-	shadow      bool        // shadow_mode
-	quota       bool        // quota_mode
-	shares      bool        // share_threshold
-	descriptors []descriptor
-	unknown     string // a field that there is not
-}
-
-// An envoyLimit is a rate_limit.
-type envoyLimit struct {
-	unit, requests, name string
-	unlimited            bool
-	replaces             []string
-}
-
-// envoyFile is what is known of one.
+// envoyFile is what is known of a configuration of envoyproxy/ratelimit.
 type envoyFile struct {
 	*Result
 	replaced map[string]bool // names of limits whose place others take
 }
 
-var units = map[string]string{"second": "1s", "minute": "1m", "hour": "1h", "day": "24h"}
+// units are those of Envoy's ratelimit, as windows; "": it is too long for one.
+var units = map[string]string{"second": "1s", "minute": "1m", "hour": "1h", "day": "24h",
+	"week": "", "month": "", "year": ""}
 
 func envoy(r *Result, text string) error {
 	docs, err := readTrees(text, lines{})
@@ -54,13 +37,12 @@ func envoy(r *Result, text string) error {
 		return fmt.Errorf("%s has no domain: it is not a configuration of Envoy's ratelimit, which names one, and descriptors%s", r.File, kind)
 	}
 	f := &envoyFile{r, make(map[string]bool)}
-	lists := make([][]descriptor, len(domains))
-	for i, d := range domains {
-		lists[i] = f.descriptors(d.field("descriptors"))
+	for _, d := range domains {
+		f.mentions(d)
 	}
-	for i, d := range domains {
-		for j := range lists[i] {
-			f.descriptor(d.words("domain"), nil, &lists[i][j], 0)
+	for _, d := range domains {
+		for _, item := range d.list("descriptors") {
+			f.descriptor(d.words("domain"), nil, item, 0)
 		}
 	}
 	r.services = len(r.Rules) > 0
@@ -76,17 +58,10 @@ func domainsIn(t *tree, depth int) (found []*tree) {
 	if t.words("domain") != "" {
 		return []*tree{t}
 	}
-	if t.words("kind") == "ConfigMap" {
-		data := t.field("data")
-		if data == nil {
-			return nil
-		}
-		for _, item := range data.fields {
-			docs, err := readTrees(item.value.text, lines{item.value.line, !item.value.block})
-			if err != nil {
-				continue // it may have other files
-			}
-			for _, doc := range docs {
+	if t.words("kind") == "ConfigMap" && t.field("data") != nil {
+		for _, f := range t.field("data").fields {
+			docs, _ := readTrees(f.value.text, lines{f.value.line, !f.value.block})
+			for _, doc := range docs { // none of other files that it may have
 				found = append(found, domainsIn(doc, depth+1)...)
 			}
 		}
@@ -125,157 +100,126 @@ func unknownField(t *tree) string {
 	return ""
 }
 
-// isTrue reads a boolean as ratelimit's YAML does.
-func isTrue(text string) bool {
-	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(text))
-}
-
-// descriptors reads a list of them, and has each limit accounted for.
-func (f *envoyFile) descriptors(t *tree) (list []descriptor) {
-	if t == nil {
-		return nil
-	}
-	for _, item := range t.items {
-		d := descriptor{line: item.line, key: item.words("key"), value: item.words("value"),
-			shadow: isTrue(item.words("shadow_mode")), quota: isTrue(item.words("quota_mode")),
-			shares:  isTrue(item.words("share_threshold")),
-			unknown: unknownField(item), descriptors: f.descriptors(item.field("descriptors"))}
-		if l := item.field("rate_limit"); l != nil {
-			d.limit = &envoyLimit{unit: l.words("unit"), requests: l.words("requests_per_unit"),
-				name: l.words("name"), unlimited: isTrue(l.words("unlimited"))}
-			if r := l.field("replaces"); r != nil {
-				for _, other := range r.items {
-					d.limit.replaces = append(d.limit.replaces, other.words("name"))
-					f.replaced[other.words("name")] = true
-				}
+// mentions has each limit of descriptors accounted for.
+func (f *envoyFile) mentions(t *tree) {
+	for _, d := range t.list("descriptors") {
+		if l := d.field("rate_limit"); l != nil {
+			for _, other := range l.list("replaces") {
+				f.replaced[other.words("name")] = true
 			}
-			f.mention(lineOf(d.line), d.String())
+			f.mention(lineOf(d.line), written(d))
 		}
-		list = append(list, d)
+		f.mentions(d)
 	}
-	return list
 }
 
-// String is the descriptor as notes and rules say it.
-func (d *descriptor) String() string {
-	text := "key " + d.key
-	if d.value != "" {
-		text += ", value " + d.value
+// written is a descriptor as notes and rules say it.
+func written(d *tree) string {
+	text := "key " + d.words("key")
+	if value := d.words("value"); value != "" {
+		text += ", value " + value
 	}
-	switch l := d.limit; {
+	switch l := d.field("rate_limit"); {
 	case l == nil:
-	case l.unit == "" && !l.unlimited:
-		text += ": a rate_limit without a unit"
-	case l.unlimited:
+	case l.isTrue("unlimited"):
 		text += ": unlimited"
+	case l.words("unit") == "":
+		text += ": a rate_limit without a unit"
 	default:
-		text += fmt.Sprintf(": %s in a %s", l.requests, strings.ToLower(l.unit))
+		text += fmt.Sprintf(": %s in a %s", l.words("requests_per_unit"),
+			strings.ToLower(l.words("unit")))
 	}
 	return text
 }
 
 // descriptor makes rules of one and of those within it.
-func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *descriptor, depth int) {
-	entry := yaml.MapSlice{{Key: "key", Value: d.key}}
-	if d.value != "" {
-		entry = append(entry, yaml.MapItem{Key: "value", Value: d.value})
+func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *tree, depth int) {
+	entry := named("key", d.words("key"))
+	if value := d.words("value"); value != "" {
+		entry = append(entry, yaml.MapItem{Key: "value", Value: value})
 	}
 	entries := append(above[:len(above):len(above)], entry)
-	at, why := lineOf(d.line), ""
-	switch {
-	case d.key == "":
-		why = "it has no key"
-	case d.unknown != "":
-		why = "there is no field " + d.unknown + " in a configuration of Envoy's ratelimit"
+	switch unknown := unknownField(d); {
+	case d.words("key") == "":
+		f.leftOutAll(d, "it has no key")
+		return
+	case unknown != "":
+		f.leftOutAll(d, "there is no field "+unknown+" in a configuration of Envoy's ratelimit")
+		return
 	case depth > 20:
-		why = "descriptors within descriptors, more than 20 deep"
-	}
-	if why != "" {
-		f.leftOut(d, why)
+		f.leftOutAll(d, "descriptors within descriptors, more than 20 deep")
 		return
 	}
-	if d.limit != nil {
-		f.limit(at, domain, entries, d)
+	if d.field("rate_limit") != nil {
+		f.limit(domain, entries, d)
 	}
-	for i := range d.descriptors {
-		f.descriptor(domain, entries, &d.descriptors[i], depth+1)
-	}
-}
-
-// leftOut notes that a descriptor has no rule, nor one within it.
-func (f *envoyFile) leftOut(d *descriptor, why string) {
-	f.note(lineOf(d.line), "left out, with the descriptors within it: %s: %s", d.String(), why)
-	for i := range d.descriptors {
-		f.leftOut(&d.descriptors[i], "the one around it is left out")
+	for _, inner := range d.list("descriptors") {
+		f.descriptor(domain, entries, inner, depth+1)
 	}
 }
 
-// limit makes a rule of a rate_limit.
-func (f *envoyFile) limit(at Position, domain string, entries []yaml.MapSlice, d *descriptor) {
-	l, x := d.limit, Rule{Position: at, From: d.String()}
-	names := domain
-	for _, e := range entries {
-		names += "_" + fmt.Sprint(e[len(e)-1].Value)
+// leftOutAll notes that a descriptor has no rule, nor one within it.
+func (f *envoyFile) leftOutAll(d *tree, why string) {
+	f.note(lineOf(d.line), "left out, with the descriptors within it: %s: %s", written(d), why)
+	for _, inner := range d.list("descriptors") {
+		f.leftOutAll(inner, "the one around it is left out")
 	}
-	unit := strings.ToLower(l.unit)
-	n, err := strconv.ParseUint(strings.ReplaceAll(l.requests, "_", ""), 0, 32)
-	window := units[unit]
-	var unknown []string
+}
+
+// limit makes a rule of the rate_limit of a descriptor.
+func (f *envoyFile) limit(domain string, entries []yaml.MapSlice, d *tree) {
+	m := mention{lineOf(d.line), written(d)}
+	l, x := d.field("rate_limit"), Rule{Position: m.Position, From: m.text}
+	unit, requests := strings.ToLower(l.words("unit")), l.words("requests_per_unit")
+	n, err := strconv.ParseUint(strings.ReplaceAll(requests, "_", ""), 0, 32)
+	window, known := units[unit]
 	switch {
-	case l.unlimited:
+	case l.isTrue("unlimited"):
 		n, window = mostRequests, "1s"
 		x.Notes = append(x.Notes,
 			"unlimited: a limit that nobody reaches, before rules about any value")
-	case !slices.Contains([]string{"second", "minute", "hour", "day", "week", "month", "year"},
-		unit):
-		f.note(at, "left out: %s: the unit %q is none of Envoy's ratelimit", d.String(), l.unit)
+	case !known:
+		f.leftOut(m, "the unit %q is none of Envoy's ratelimit", l.words("unit"))
 		return
 	case window == "":
-		f.note(at, "left out: %s: a window of a %s is longer than 24h, which is the longest here: a quota of a plan may be what you want", d.String(), unit)
+		f.leftOut(m, "a window of a %s is longer than 24h, which is the longest here: a quota of "+
+			"a plan may be what you want", unit)
 		return
 	case err != nil:
-		f.note(at, "left out: %s: %q is no number of requests", d.String(), l.requests)
+		f.leftOut(m, "%q is no number of requests", requests)
 		return
 	case n == 0:
-		f.note(at, "left out: %s: a limit of 0 refuses everything: have the proxy refuse it",
-			d.String())
+		f.leftOut(m, "a limit of 0 refuses everything: have the proxy refuse it")
 		return
 	case n > mostRequests:
 		x.Notes = append(x.Notes, fmt.Sprintf("%d is the most that a limit can be", mostRequests))
 		n = mostRequests
 	}
-	if d.quota {
+	var unknown []string
+	if d.isTrue("quota_mode") {
 		unknown = append(unknown, "quota_mode, in which Envoy refuses nobody")
 	}
-	if l.name != "" && f.replaced[l.name] {
+	if name := l.words("name"); name != "" && f.replaced[name] {
 		unknown = append(unknown,
-			"that another limit replaces "+l.name+" where both are about a request")
+			"that another limit replaces "+name+" where both are about a request")
 	}
-	if d.shares {
-		x.Notes = append(x.Notes,
-			"share_threshold has no equal: each value that an entry leaves open has a counter of its own")
+	if d.isTrue("share_threshold") {
+		x.Notes = append(x.Notes, "share_threshold has no equal: each value that an entry leaves "+
+			"open has a counter of its own")
 	}
-	x.Name = f.name(names)
-	x.fields = descriptorRule(x.Name, domain, entries, n, window)
-	if len(unknown) > 0 {
-		x.Notes = append(x.Notes, noEqual(unknown))
+	name := domain
+	for _, e := range entries {
+		name += "_" + fmt.Sprint(e[len(e)-1].Value)
 	}
-	if d.shadow || len(unknown) > 0 {
-		x.fields = append(x.fields, yaml.MapItem{Key: "mode", Value: "shadow"})
-	}
-	f.add(x)
+	f.begin(&x, name, named("descriptors",
+		yaml.MapSlice{{Key: "domain", Value: domain}, {Key: "entries", Value: entries}}))
+	x.set("limit", n)
+	x.set("window", window)
+	x.set("algorithm", "fixed")
+	x.set("mitigation_timeout", "0s")
+	x.shadow = d.isTrue("shadow_mode")
+	f.add(x, unknown)
 }
 
 // mostRequests is the highest limit of a rule.
 const mostRequests = 1_000_000_000
-
-func descriptorRule(name, domain string, entries []yaml.MapSlice, limit uint64,
-	window string) yaml.MapSlice {
-	return yaml.MapSlice{{Key: "name", Value: name},
-		{Key: "match",
-			Value: yaml.MapSlice{{Key: "descriptors",
-				Value: yaml.MapSlice{{Key: "domain", Value: domain},
-					{Key: "entries", Value: entries}}}}},
-		{Key: "limit", Value: limit}, {Key: "window", Value: window}, {Key: "algorithm",
-			Value: "fixed"}, {Key: "mitigation_timeout", Value: "0s"}}
-}

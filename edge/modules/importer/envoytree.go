@@ -10,32 +10,29 @@ import (
 )
 
 // A tree is YAML as Envoy's ratelimit reads it: scalars as they are written, because a descriptor's
-// value is text whatever it looks like; aliases and merges in place.
+// value is text whatever it looks like; aliases and merges in place. Of nil all is empty.
 type tree struct {
-	line    int
-	text    string  // of a scalar; "" of null
-	block   bool    // its lines are lines of the file
-	fields  []field // of a mapping
-	items   []*tree // of a sequence
-	mapping bool
+	line   int
+	text   string  // of a scalar; "" of null
+	block  bool    // its lines are lines of the file
+	fields []field // of a mapping
+	items  []*tree // of a sequence
+	nodes  int     // in it
 }
 
 // A field is one of a mapping.
 type field struct {
 	key   string
 	value *tree
-	// Another << brought it, so that one of the mapping itself takes its place
-	merged bool
 }
 
 // field returns nil if there is none of the name.
 func (t *tree) field(key string) *tree {
-	if t == nil {
-		return nil
-	}
-	for i := range t.fields {
-		if t.fields[i].key == key {
-			return t.fields[i].value
+	if t != nil {
+		for _, f := range t.fields {
+			if f.key == key {
+				return f.value
+			}
 		}
 	}
 	return nil
@@ -47,6 +44,23 @@ func (t *tree) words(key string) string {
 		return f.text
 	}
 	return ""
+}
+
+// isTrue reads a boolean as ratelimit's YAML does.
+func (t *tree) isTrue(key string) bool {
+	switch strings.ToLower(t.words(key)) {
+	case "true", "yes", "on", "y":
+		return true
+	}
+	return false
+}
+
+// list is the sequence of a field.
+func (t *tree) list(key string) []*tree {
+	if f := t.field(key); f != nil {
+		return f.items
+	}
+	return nil
 }
 
 // lines are where the lines of a text stand in its file: behind one of it, or all in that one.
@@ -99,15 +113,17 @@ func (r *treeReader) read(n ast.Node, depth int) (t *tree, err error) {
 	}
 	switch n := n.(type) {
 	case *ast.AnchorNode:
+		before := r.nodes
 		if t, err = r.read(n.Value, depth+1); err == nil {
+			t.nodes = r.nodes - before
 			r.anchors[n.Name.String()] = t
 		}
-		return t, err
 	case *ast.AliasNode:
-		if t := r.anchors[n.Value.String()]; t != nil {
-			return t, nil
+		line := t.line
+		if t = r.anchors[n.Value.String()]; t == nil {
+			return nil, fmt.Errorf("line %d: there is no anchor &%v above it", line, n.Value)
 		}
-		return nil, fmt.Errorf("line %d: there is no anchor &%s above it", t.line, n.Value.String())
+		r.nodes += t.nodes
 	case *ast.TagNode:
 		return r.read(n.Value, depth+1)
 	case *ast.SequenceNode:
@@ -119,18 +135,9 @@ func (r *treeReader) read(n ast.Node, depth int) (t *tree, err error) {
 			t.items = append(t.items, item)
 		}
 	case *ast.MappingNode:
-		t.mapping = true
-		for _, v := range n.Values {
-			if err := r.put(t, v, depth); err != nil {
-				return nil, err
-			}
-		}
-		if len(n.Values) > 0 {
-			t.line = r.lines.of(n.Values[0].Key)
-		}
+		return t, r.mapping(t, n.Values, depth+1)
 	case *ast.MappingValueNode:
-		t.mapping = true
-		return t, r.put(t, n, depth)
+		return t, r.mapping(t, []*ast.MappingValueNode{n}, depth+1)
 	case *ast.NullNode:
 	case *ast.LiteralNode:
 		t.text, t.block = n.Value.Value, true
@@ -139,44 +146,39 @@ func (r *treeReader) read(n ast.Node, depth int) (t *tree, err error) {
 	default:
 		t.text = strings.TrimSpace(n.GetToken().Value)
 	}
-	return t, nil
+	return t, err
 }
 
-// put adds a field. One that the mapping itself says takes the place of one that a merge brought.
-func (r *treeReader) put(t *tree, v *ast.MappingValueNode, depth int) error {
-	value, err := r.read(v.Value, depth+1)
-	if err != nil {
-		return err
-	}
-	if _, merge := v.Key.(*ast.MergeKeyNode); merge {
-		from := value.items
-		if value.mapping {
-			from = []*tree{value}
+// mapping reads the fields of a mapping, and then what merges bring, of which its own take the
+// place.
+func (r *treeReader) mapping(t *tree, values []*ast.MappingValueNode, depth int) error {
+	var merged []*tree
+	for i, v := range values {
+		value, err := r.read(v.Value, depth)
+		if err != nil {
+			return err
 		}
-		for _, m := range from {
-			for _, f := range m.fields {
-				if t.field(f.key) == nil {
-					t.fields = append(t.fields, field{f.key, f.value, true})
-				}
+		if v.Key.IsMergeKey() {
+			merged = append(append(merged, value), value.items...)
+			continue
+		}
+		key, err := r.read(v.Key, depth)
+		switch {
+		case err != nil:
+			return err
+		case t.field(key.text) != nil:
+			return fmt.Errorf("line %d: %s is there twice", key.line, key.text)
+		case i == 0:
+			t.line = key.line
+		}
+		t.fields = append(t.fields, field{key.text, value})
+	}
+	for _, m := range merged {
+		for _, f := range m.fields {
+			if t.field(f.key) == nil {
+				t.fields = append(t.fields, f)
 			}
 		}
-		return nil
 	}
-	key, err := r.read(v.Key, depth+1)
-	if err != nil {
-		return err
-	}
-	for i := range t.fields {
-		f := &t.fields[i]
-		switch {
-		case f.key != key.text:
-		case f.merged:
-			f.value, f.merged = value, false
-			return nil
-		default:
-			return fmt.Errorf("line %d: %s is there twice", key.line, key.text)
-		}
-	}
-	t.fields = append(t.fields, field{key: key.text, value: value})
 	return nil
 }

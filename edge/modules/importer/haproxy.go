@@ -17,8 +17,7 @@ type haproxyFile struct {
 
 // A table is a stick table: what it keeps, by its periods, as http_req_rate to 10s.
 type table struct {
-	at    Position
-	text  string
+	line  line
 	rates map[string]string
 	used  bool // a line refuses by it, or a note speaks of it
 	twice bool // its section has another, and which of them counts is not known
@@ -63,11 +62,16 @@ func haproxy(r *Result, text string) error {
 	}
 	for _, t := range f.tables {
 		if !t.used && len(t.rates) > 0 {
-			f.mention(t.at, t.text)
-			f.note(t.at, "left out: %s: no line of this file refuses by it", t.text)
+			f.passOver(t.line, "no line of this file refuses by it")
 		}
 	}
 	return nil
+}
+
+// passOver notes that a line, which is accounted for as a limit, has no rule.
+func (f *haproxyFile) passOver(l line, why string) {
+	f.mention(lineOf(l.n), l.String())
+	f.leftOut(l.mention(), "%s", why)
 }
 
 // collect reads what holds for the whole file.
@@ -77,11 +81,10 @@ func (f *haproxyFile) collect(s *section, l line) {
 		name += "/" + l.words[1]
 	}
 	if l.words[0] == "stick-table" || name != s.name {
-		t := &table{at: lineOf(l.n), text: l.String(), rates: make(map[string]string)}
-		for _, m := range rateOf.FindAllStringSubmatch(t.text, -1) {
+		t := &table{line: l, rates: make(map[string]string), twice: f.tables[name] != nil}
+		for _, m := range rateOf.FindAllStringSubmatch(l.String(), -1) {
 			t.rates[m[1]] = m[2]
 		}
-		t.twice = f.tables[name] != nil
 		f.tables[name] = t
 	}
 	if name, expression, is := variable(l.words); is {
@@ -92,18 +95,36 @@ func (f *haproxyFile) collect(s *section, l line) {
 	}
 }
 
+// trackOf is what a line has counted in a slot.
+func trackOf(s *section, words []string) (slot string, t track, is bool) {
+	verbs := verbsOf(words)
+	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
+		return "", t, false
+	}
+	t = track{key: haproxyKey(verbs[1]), table: s.name, cond: conditionOf(words), section: s}
+	if i := slices.Index(verbs, "table"); i > 0 && i+1 < len(verbs) {
+		t.table = verbs[i+1]
+	}
+	return strings.TrimPrefix(verbs[0], "track-sc"), t, true
+}
+
 var (
-	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|http_fail_rate|conn_rate|sess_rate|gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
+	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|http_fail_rate|conn_rate|sess_rate|` +
+		`gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
 	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table),
 	// src_http_req_rate(table).
-	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|http_fail_rate|conn_rate|conn_cur|sess_rate|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
+	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|` +
+		`http_fail_rate|conn_rate|conn_cur|sess_rate|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
 	// The same of an address, as a converter
-	ofAddress = regexp.MustCompile(`^src,table_(http_req_rate|http_err_rate|http_fail_rate|conn_rate|conn_cur|http_req_cnt)\(([^)]*)\)$`)
+	ofAddress = regexp.MustCompile(`^src,table_(http_req_rate|http_err_rate|http_fail_rate|` +
+		`conn_rate|conn_cur|http_req_cnt)\(([^)]*)\)$`)
 	// aCounter is anything that a stick table counts.
-	aCounter = regexp.MustCompile(`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
+	aCounter = regexp.MustCompile(
+		`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
 	// Where a limit stands that a variable or a converter carries: what counts, by which key, and
 	// in which table; and what a map gives to whom it does not name.
-	carriedCount   = regexp.MustCompile(`(?:(\S+),table|\bsc\d?|\bsrc)_(http_req_rate|http_err_rate)\(([^)]*)\)`)
+	carriedCount = regexp.MustCompile(
+		`(?:(\S+),table|\bsc\d?|\bsrc)_(http_req_rate|http_err_rate)\(([^)]*)\)`)
 	carriedDefault = regexp.MustCompile(`\bmap\w*\([^,()]+,(\d+)\)`)
 	variableName   = regexp.MustCompile(`\b(?:proc|sess|txn|req|res|check)\.\w+`)
 )
@@ -116,13 +137,32 @@ func (f *haproxyFile) expanded(text string) string {
 	return text
 }
 
+// whole is a condition with all that its acls and variables stand for, as a text.
+func (f *haproxyFile) whole(s *frontend, cond []string) string {
+	text := strings.Join(cond, " ")
+	for _, w := range strings.Fields(text) {
+		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
+			text += " " + strings.Join(test, " ")
+		}
+	}
+	return f.expanded(text)
+}
+
+// counts reports whether a condition is about a counter.
+func (f *haproxyFile) counts(s *frontend, cond []string) bool {
+	return aCounter.MatchString(f.whole(s, cond))
+}
+
 // carried is what a condition counts where a variable or a converter of HAProxy carries the count
 // or the limit; 0: the limit is not known.
 func (f *haproxyFile) carried(s *frontend, cond []string) (what string, t track, limit int) {
 	for _, term := range terms(cond) {
-		tests := s.acls[term[0]]
-		if len(term) > 1 {
-			tests = [][]string{term[1:]}
+		tests := s.acls[term.acl]
+		if term.not {
+			tests = nil
+		}
+		if term.test != nil {
+			tests = [][]string{term.test}
 		}
 		for _, test := range tests {
 			text := f.expanded(strings.Join(test, " "))
@@ -130,17 +170,14 @@ func (f *haproxyFile) carried(s *frontend, cond []string) (what string, t track,
 			if m == nil || m[1] == "" && !strings.Contains(text, "var(") {
 				continue
 			}
-			what, t = m[2], track{key: haproxyKey(m[1]), table: s.name}
-			if m[1] == "" {
-				t.key = "source"
-			} else if t.key == "" {
-				t.key = "?" + m[1]
+			what, t = m[2], track{key: "source", table: s.name}
+			if m[1] != "" {
+				t.key = haproxyKey(m[1])
+				if name, _, _ := strings.Cut(m[3], ","); name != "" {
+					t.table = name
+				}
 			}
-			if name, _, _ := strings.Cut(m[3], ","); name != "" && m[1] != "" {
-				t.table = name
-			}
-			limit, _ = strconv.Atoi(test[len(test)-1])
-			switch operator := test[max(len(test)-2, 0)]; operator {
+			switch limit, _ = strconv.Atoi(test[len(test)-1]); test[max(len(test)-2, 0)] {
 			case "gt":
 			case "ge":
 				limit--
@@ -156,21 +193,6 @@ func (f *haproxyFile) carried(s *frontend, cond []string) (what string, t track,
 	return "", t, 0
 }
 
-// counts reports whether a condition is about a counter.
-func (f *haproxyFile) counts(s *frontend, cond []string) bool {
-	if aCounter.MatchString(f.expanded(strings.Join(cond, " "))) {
-		return true
-	}
-	for _, w := range strings.Fields(strings.Join(cond, " ")) {
-		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
-			if aCounter.MatchString(f.expanded(strings.Join(test, " "))) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // otherLimits are directives that limit something else than requests of a client.
 var otherLimits = map[string]string{
 	"maxconn":    "limits.connections bounds the connections of an edge",
@@ -178,56 +200,42 @@ var otherLimits = map[string]string{
 	"rate-limit": "limits bounds connections; rules count requests of a client",
 }
 
+// refusing are what a line does that refuses a request; and return, if its status says so.
+var refusing = []string{"deny", "reject", "tarpit", "silent-drop", "return"}
+
 // line reads a line of a section, of which the lines above it are known.
 func (f *haproxyFile) line(s *frontend, l line) {
-	text, words := l.String(), l.words
-	if words[0] == "acl" && len(words) > 2 {
-		s.acls[words[1]] = append(s.acls[words[1]], words[2:])
-		return
+	words := l.words
+	cond, verbs, kind := conditionOf(words), verbsOf(words), words[0]
+	verb := word(verbs, 0)
+	if verbs != nil && kind == "tcp-request" {
+		kind += " " + words[1]
 	}
-	if slot, t, is := trackOf(s.section, words); is {
-		// Who is counted by the first is not by the second
-		if before, again := s.tracks[slot]; again {
-			if before.cond == nil {
-				f.note(lineOf(l.n), "left out: %s: a line above it has filled sc%s for all requests",
-					text, slot)
-				return
-			}
-			t.again = true
-		}
-		s.tracks[slot] = t
-		return
-	}
-	if instead, is := otherLimits[words[0]]; is {
-		f.mention(lineOf(l.n), text)
-		f.note(lineOf(l.n), "left out: %s: it is not about the requests of a client: %s", text,
-			instead)
-		return
-	}
-	if words[0] == "filter" && len(words) > 1 && strings.HasPrefix(words[1], "bwlim-") {
-		f.mention(lineOf(l.n), text)
-		f.note(lineOf(l.n), "left out: %s: answers have no limit of bytes a second", text)
-		return
-	}
-	cond, verbs, kind, verb := conditionOf(words), verbsOf(words), words[0], ""
-	if verbs != nil {
-		verb = verbs[0]
-		if kind == "tcp-request" {
-			kind += " " + words[1]
-		}
-	}
+	slot, t, tracks := trackOf(s.section, words)
 	switch {
+	case kind == "acl" && len(words) > 2:
+		s.acls[words[1]] = append(s.acls[words[1]], words[2:])
+	case tracks:
+		// Who is counted by the first is not by the second
+		before, again := s.tracks[slot]
+		if again && before.cond == nil {
+			f.leftOut(l.mention(), "a line above it has filled sc%s for all requests", slot)
+			return
+		}
+		t.again = again
+		s.tracks[slot] = t
+	case otherLimits[kind] != "":
+		f.passOver(l, "it is not about the requests of a client: "+otherLimits[kind])
+	case kind == "filter" && strings.HasPrefix(word(words, 1), "bwlim-"):
+		f.passOver(l, "answers have no limit of bytes a second")
 	case verb == "allow" || verb == "accept":
 		s.passed[kind] = append(s.passed[kind], cond)
 	case !f.counts(s, cond):
-	case !slices.Contains([]string{"deny", "reject", "tarpit", "silent-drop", "return"}, verb) ||
-		verb == "return" && status(verbs, 200) < 400:
-		f.mention(lineOf(l.n), text)
-		f.note(lineOf(l.n), "left out: %s: it looks at a counter, and does not refuse requests",
-			text)
+	case !slices.Contains(refusing, verb) || verb == "return" && status(verbs, 200) < 400:
+		f.passOver(l, "it looks at a counter, and does not refuse requests")
 		f.use(s, cond)
 	default:
-		f.mention(lineOf(l.n), text)
+		f.mention(lineOf(l.n), l.String())
 		f.use(s, cond)
 		f.refusals(s, l, kind, verbs, cond)
 	}
@@ -235,13 +243,7 @@ func (f *haproxyFile) line(s *frontend, l line) {
 
 // use notes that lines speak of the tables of a condition.
 func (f *haproxyFile) use(s *frontend, cond []string) {
-	text := strings.Join(cond, " ")
-	for _, term := range terms(cond) {
-		for _, test := range s.acls[strings.TrimPrefix(term[0], "!")] {
-			text += " " + strings.Join(test, " ")
-		}
-	}
-	text = f.expanded(text)
+	text := f.whole(s, cond)
 	for name, t := range f.tables {
 		t.used = t.used || name == s.name || strings.Contains(text, "("+name+")") ||
 			strings.Contains(text, ","+name+")")

@@ -9,22 +9,6 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// except leaves out the requests that a condition is about.
-func (c *condition) except(s *frontend, cond []string) {
-	list := terms(cond)
-	if len(list) == 1 {
-		not, test := strings.HasPrefix(list[0][0], "!"), list[0][1:]
-		if len(list[0]) == 1 {
-			test = oneTest(s.acls[strings.TrimPrefix(list[0][0], "!")])
-		}
-		if test != nil {
-			c.haproxy(!not, test)
-			return
-		}
-	}
-	c.unknown = append(c.unknown, "that those pass who are "+strings.Join(cond, " "))
-}
-
 // predefined are the conditions that HAProxy has a name for.
 var predefined = map[string][]string{
 	"METH_CONNECT": {"method", "CONNECT"}, "METH_DELETE": {"method", "DELETE"},
@@ -53,7 +37,7 @@ func oneTest(tests [][]string) (one []string) {
 		case len(one) <= values || !slices.Equal(one[:values], test[:values]) ||
 			strings.HasPrefix(one[values], "-") || values == len(test):
 			return nil
-		case slices.ContainsFunc(test, func(w string) bool { return w == "gt" || w == "ge" }):
+		case slices.Contains(test, "gt") || slices.Contains(test, "ge"):
 			return nil // numbers: the least of them
 		default:
 			one = append(one, test[values:]...)
@@ -62,109 +46,111 @@ func oneTest(tests [][]string) (one []string) {
 	return one
 }
 
-// haproxy adds a test to a condition.
-func (c *condition) haproxy(not bool, test []string) {
-	to, written := &c.match, strings.Join(test, " ")
-	if not {
-		to = &c.not
-	}
-	unknown := func() { c.unknown = append(c.unknown, written) }
+// A sample is a test of a condition: what it looks at, and how it compares that with values.
+type sample struct {
+	name, arg string
+	field     string // of a match, if it is a header, cookie or parameter
+	method    string // "": it is one of the values
+	fold      bool   // case does not matter
+	values    []string
+}
+
+// sampleOf reads a test. It is none that is known if it has flags that are not.
+func sampleOf(test []string) (s sample, known bool) {
 	if len(test) < 2 {
-		unknown()
-		return
+		return s, false
 	}
-	name, arg, _ := strings.Cut(strings.TrimSuffix(test[0], ")"), "(")
-	method, fold := "", false
-	var values []string
-	for i := 1; i < len(test); i++ {
-		switch w := test[i]; {
-		case len(values) == 0 && w == "-m" && i+1 < len(test):
-			i++
-			method = test[i]
-		case len(values) == 0 && w == "-i":
-			fold = true
-		case len(values) == 0 && w == "--":
-		case len(values) == 0 && strings.HasPrefix(w, "-"):
-			unknown()
-			return
-		default:
-			values = append(values, w)
-		}
-	}
-	field := valued[name]
-	switch base, as, _ := strings.Cut(name, "_"); {
-	case as != "" && method == "" && (base == "path" || valued[base] != ""):
-		name, method, field = base, as, valued[base]
-	case method == "str":
-		method = ""
-	}
-	isHost := field == "headers" && strings.EqualFold(arg, "host")
-	put := func(field string, v any) { c.put(to, field, v, written) }
-	switch {
-	case strings.Contains(arg, ","): // one of several of the name
-		unknown()
-	case field != "" && method == "found" && len(values) == 0 && !isHost:
-		put(field, yaml.MapSlice{{Key: arg, Value: "*"}})
-	case len(values) == 0:
-		unknown()
-	case name == "path":
-		paths, is := paths(method, fold, values)
+	s.name, s.arg, _ = strings.Cut(strings.TrimSuffix(test[0], ")"), "(")
+	rest := test[1:]
+	for len(rest) > 0 && strings.HasPrefix(rest[0], "-") {
 		switch {
-		case !is:
-			unknown()
-		case not && len(paths) > 1:
-			put("path", paths)
-		case len(paths) > 1:
-			put("path", anyPath(paths))
-		default:
-			put("path", paths[0])
+		case rest[0] == "-m" && len(rest) > 1:
+			s.method, rest = rest[1], rest[1:]
+		case rest[0] == "-i":
+			s.fold = true
+		case rest[0] != "--":
+			return s, false
 		}
-	case name == "method" && method == "":
-		put("methods", values)
-	case name == "src" && method == "":
-		good, bad := prefixes(values)
-		if len(bad) > 0 {
-			unknown()
-			return
-		}
-		if not {
-			c.notAny("sources", good)
-		} else {
-			put("sources", good)
-		}
-	case isHost && method == "":
-		put("hosts", values)
-	case field != "" && !isHost:
-		v, is := valueOf(method, fold, not, values)
-		if !is {
-			unknown()
-			return
-		}
-		put(field, yaml.MapSlice{{Key: arg, Value: v}})
-	default:
-		unknown()
+		rest = rest[1:]
+	}
+	s.values = rest
+	base, as, _ := strings.Cut(s.name, "_")
+	if _, is := sampleKeys[base]; is && as != "" && s.method == "" { // as hdr_beg
+		s.name, s.method = base, as
+	} else if s.method == "str" {
+		s.method = ""
+	}
+	s.field, _ = fieldOf(sampleKeys[s.name])
+	return s, true
+}
+
+// haproxy adds a test to a condition, or what is not understood of it.
+func (c *condition) haproxy(not bool, test []string) {
+	s, known := sampleOf(test)
+	if !known || !c.sample(not, s, strings.Join(test, " ")) {
+		c.unknown = append(c.unknown, strings.Join(test, " "))
 	}
 }
 
-// valued are the samples that are a header, cookie or parameter by its name, with the field of a
-// match that is about such.
-var valued = map[string]string{"hdr": "headers", "req.hdr": "headers", "req.fhdr": "headers",
-	"cook": "cookies", "req.cook": "cookies", "url_param": "query", "urlp": "query"}
+// sample reports whether a match can say what a sample does.
+func (c *condition) sample(not bool, s sample, written string) bool {
+	to := &c.match
+	if not {
+		to = &c.not
+	}
+	isHost := s.field == "headers" && strings.EqualFold(s.arg, "host")
+	switch {
+	case strings.Contains(s.arg, ","): // one of several of the name
+		return false
+	case s.field != "" && s.method == "found" && len(s.values) == 0 && !isHost:
+		c.put(to, s.field, named(s.arg, "*"), written)
+	case len(s.values) == 0:
+		return false
+	case s.name == "path":
+		path, is := s.path()
+		if !is {
+			return false
+		}
+		c.put(to, "path", path, written)
+	case s.name == "method" && s.method == "":
+		c.put(to, "methods", s.values, written)
+	case s.name == "src" && s.method == "":
+		good, bad := prefixes(s.values)
+		switch {
+		case len(bad) > 0:
+			return false
+		case not:
+			c.notSources(good)
+		default:
+			c.put(to, "sources", good, written)
+		}
+	case isHost && s.method == "":
+		c.put(to, "hosts", s.values, written)
+	case s.field != "" && !isHost:
+		v, is := s.value(not)
+		if !is {
+			return false
+		}
+		c.put(to, s.field, named(s.arg, v), written)
+	default:
+		return false
+	}
+	return true
+}
 
 // expression is what a method of comparing makes of texts.
-func expression(method string, fold bool, values []string) (e string, is bool) {
-	var any []string
-	for _, v := range values {
-		if method != "reg" {
-			v = regexp.QuoteMeta(v)
+func (s sample) expression() (e string, is bool) {
+	any := slices.Clone(s.values)
+	for i, v := range any {
+		if s.method != "reg" {
+			any[i] = regexp.QuoteMeta(v)
 		}
-		any = append(any, v)
 	}
 	e = "(?:" + strings.Join(any, "|") + ")"
-	if method == "reg" && len(any) == 1 {
+	if s.method == "reg" && len(any) == 1 {
 		e = any[0]
 	}
-	switch method {
+	switch s.method {
 	case "":
 		e = "^" + e + "$"
 	case "beg":
@@ -175,79 +161,69 @@ func expression(method string, fold bool, values []string) (e string, is bool) {
 	default:
 		return "", false
 	}
-	if fold {
+	if s.fold {
 		e = "(?i)" + e
 	}
-	_, err := regexp.Compile(e) // PCRE says more
-	return "~" + e, err == nil && len(e) <= 1000
+	return "~" + e, isExpression(e)
 }
 
-// paths are those of a test: each as it is where a rule can say it so, or one expression.
-func paths(method string, fold bool, values []string) (list []string, is bool) {
-	if !fold && (method == "" || method == "beg") && len(values) == 1 {
-		return []string{values[0] + map[string]string{"beg": "*"}[method]}, true
+// path is the path as it is where a rule can say it so, or an expression.
+func (s sample) path() (path string, is bool) {
+	if !s.fold && len(s.values) == 1 && s.method == "" {
+		return s.values[0], true
 	}
-	e, is := expression(method, fold, values)
-	return []string{e}, is
+	if !s.fold && len(s.values) == 1 && s.method == "beg" {
+		return s.values[0] + "*", true
+	}
+	return s.expression()
 }
 
-// anyPath is one path for several, of which a match can say one.
-func anyPath(paths []string) string {
-	for i, p := range paths {
-		if text, is := strings.CutPrefix(p, "~"); is {
-			paths[i] = text
-		} else if text, is := strings.CutSuffix(p, "*"); is {
-			paths[i] = "^" + regexp.QuoteMeta(text)
-		} else {
-			paths[i] = "^" + regexp.QuoteMeta(p) + "$"
+// value is what a header, cookie or parameter has to be. A match compares without case, and a not
+// byte for byte; where HAProxy compares otherwise, an expression does.
+func (s sample) value(not bool) (v any, is bool) {
+	term := map[string]string{"": "one_of", "beg": "prefix", "end": "suffix",
+		"sub": "contains"}[s.method]
+	if term == "" || s.fold == not {
+		return s.expression()
+	}
+	if len(s.values) == 1 && term != "one_of" {
+		return named(term, s.values[0]), true
+	}
+	return named(term, s.values), len(s.values) <= 64
+}
+
+// except leaves out the requests that a condition is about.
+func (c *condition) except(s *frontend, cond []string) {
+	if list := terms(cond); len(list) == 1 {
+		test := list[0].test
+		if test == nil {
+			test = oneTest(s.acls[list[0].acl])
+		}
+		if test != nil {
+			c.haproxy(!list[0].not, test)
+			return
 		}
 	}
-	return "~(?:" + strings.Join(paths, ")|(?:") + ")"
-}
-
-// valueOf is what a header, cookie or parameter has to be. A match compares without case, and a not
-// byte for byte; where HAProxy compares otherwise, an expression does.
-func valueOf(method string, fold, not bool, values []string) (v any, is bool) {
-	term := map[string]string{"": "one_of", "beg": "prefix", "end": "suffix",
-		"sub": "contains"}[method]
-	if term == "" || fold == not {
-		return expression(method, fold, values)
-	}
-	if len(values) == 1 && term != "one_of" {
-		return yaml.MapSlice{{Key: term, Value: values[0]}}, true
-	}
-	return yaml.MapSlice{{Key: term, Value: values}}, len(values) <= 64
-}
-
-// names reports whether a header, cookie or parameter must be there.
-func (c *condition) names(field, name string) bool {
-	return slices.ContainsFunc(c.match, func(item yaml.MapItem) bool {
-		values, is := item.Value.(yaml.MapSlice)
-		return is && item.Key == field &&
-			slices.ContainsFunc(values,
-				func(v yaml.MapItem) bool { return strings.EqualFold(v.Key.(string), name) })
-	})
+	c.unknown = append(c.unknown, "that those pass who are "+strings.Join(cond, " "))
 }
 
 // requests are the fields that tell requests of one client apart.
 func (c *condition) requests() (fields []string) {
-	for _, list := range []yaml.MapSlice{c.match, c.not} {
-		for _, item := range list {
-			if item.Key != "sources" {
-				fields = append(fields, fmt.Sprint(item.Key, item.Value))
-			}
+	for _, item := range slices.Concat(c.match, c.not) {
+		if item.Key != "sources" {
+			fields = append(fields, fmt.Sprint(item.Key, item.Value))
 		}
 	}
 	return fields
 }
 
-// notAny leaves out further ones of a list.
-func (c *condition) notAny(field string, list []string) {
+// notSources leaves out further addresses.
+func (c *condition) notSources(list []string) {
 	for i, item := range c.not {
-		if item.Key == field {
-			c.not[i].Value = unique(append(slices.Clone(item.Value.([]string)), list...))
+		if item.Key == "sources" {
+			c.not[i].Value = unique(slices.Concat(item.Value.([]string), list))
 			return
 		}
 	}
-	c.not = append(c.not, yaml.MapItem{Key: field, Value: list})
+	c.not = append(c.not, yaml.MapItem{Key: "sources", Value: list})
 }

@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,100 +23,91 @@ type line struct {
 
 func (l line) String() string { return strings.Join(l.words, " ") }
 
-var sectionKinds = []string{"frontend", "backend", "listen", "defaults", "global", "peers", "cache",
-	"resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward", "fcgi-app",
-	"crt-store", "traces", "log-profile", "acme"}
+// mention is the line as a limit that is accounted for.
+func (l line) mention() mention { return mention{lineOf(l.n), l.String()} }
+
+var sectionKinds = strings.Fields(`frontend backend listen defaults global peers cache resolvers
+	userlist program http-errors mailers ring log-forward fcgi-app crt-store traces log-profile acme`)
 
 // parseHAProxy reads the sections of a configuration.
 func parseHAProxy(text string) (sections []*section, err error) {
 	n := 0
-	text = strings.TrimPrefix(text, "\ufeff")
-	for words := range strings.Lines(text) {
+	for text := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		n++
-		words, err := haproxyWords(words)
+		words, err := haproxyWords(text)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		case len(words) == 0:
 		case slices.Contains(sectionKinds, words[0]):
-			s := &section{kind: words[0]}
-			if len(words) > 1 {
-				s.name = words[1]
-			}
-			sections = append(sections, s)
-		case len(sections) == 0:
-			if strings.HasPrefix(words[0], ".") { // a condition on whether lines are read
-				continue
-			}
-			return nil, fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n,
-				words[0])
-		default:
+			sections = append(sections, &section{kind: words[0], name: word(words, 1)})
+		case len(sections) > 0:
 			s := sections[len(sections)-1]
 			s.lines = append(s.lines, line{n, words})
+		case !strings.HasPrefix(words[0], "."): // a condition on whether lines are read
+			return nil, fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n,
+				words[0])
 		}
 	}
 	return sections, nil
 }
 
+// word is one of several words; "": there are fewer.
+func word(words []string, i int) string {
+	if i < len(words) {
+		return words[i]
+	}
+	return ""
+}
+
+var (
+	// haproxyWord is a word with its quotes and backslashes; the group is a comment, or a text whose
+	// quote has no end.
+	haproxyWord = regexp.MustCompile(`(?s)(?:\\.|"(?:\\.|[^"\\])*"|'[^']*'|[^ \t\r\n#"'])+|([#"'].*)`)
+	// haproxyQuoted is what of a word is not as it is meant.
+	haproxyQuoted  = regexp.MustCompile(`(?s)\\.|"(?:\\.|[^"\\])*"|'[^']*'`)
+	haproxyEscaped = regexp.MustCompile(`(?s)\\(.)`)
+)
+
 // haproxyWords splits a line as HAProxy does: quotes, backslashes, comments.
 func haproxyWords(line string) (words []string, err error) {
-	var b strings.Builder
-	in, quote := false, byte(0)
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case quote != 0 && c == quote:
-			quote = 0
-		case c == '\\' && quote != '\'' && i+1 < len(line):
-			i++
-			b.WriteByte(line[i])
-			in = true
-		case quote != 0:
-			b.WriteByte(c)
-		case c == '"' || c == '\'':
-			quote, in = c, true
-		case c == '#':
-			i = len(line)
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			if in {
-				words = append(words, b.String())
-				b.Reset()
-				in = false
-			}
-		default:
-			b.WriteByte(c)
-			in = true
+	for _, w := range haproxyWord.FindAllStringSubmatch(line, -1) {
+		switch rest := w[1]; {
+		case strings.HasPrefix(rest, "#"):
+			return words, nil
+		case rest != "":
+			return nil, errors.New("a quote has no end: is this a file of HAProxy?")
 		}
-	}
-	if quote != 0 {
-		return nil, errors.New("a quote has no end: is this a file of HAProxy?")
-	}
-	if in {
-		words = append(words, b.String())
+		words = append(words, haproxyQuoted.ReplaceAllStringFunc(w[0], func(part string) string {
+			switch part[0] {
+			case '\\':
+				return part[1:]
+			case '"':
+				part = haproxyEscaped.ReplaceAllString(part, "$1")
+			}
+			return part[1 : len(part)-1]
+		}))
 	}
 	return words, nil
 }
 
-// haproxyKey is who a sample stands for, as a key; "" where it is not known, as of one that goes
-// through a converter, or that is one occurrence of several.
+// sampleKeys are the samples of HAProxy that are a part of a key; behind a colon the name follows.
+var sampleKeys = map[string]string{"src": "source", "path": "path", "hdr": "header:",
+	"req.hdr": "header:", "req.fhdr": "header:", "cook": "cookie:", "req.cook": "cookie:",
+	"url_param": "query:", "urlp": "query:"}
+
+// haproxyKey is who a sample stands for, as a key. Where it is not known, as of one that goes
+// through a converter, or that is one occurrence of several, it is ? and the sample.
 func haproxyKey(sample string) string {
 	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
-	if strings.ContainsAny(name+arg, ",()") || namedBy(sample) != "" {
-		return ""
+	key := sampleKeys[name]
+	switch {
+	case key == "" || strings.ContainsAny(name+arg, ",()") || namedBy(sample) != "":
+		return "?" + sample
+	case strings.HasSuffix(key, ":"):
+		return key + arg
 	}
-	switch name {
-	case "src":
-		return "source"
-	case "hdr", "req.hdr", "req.fhdr":
-		return "header:" + arg
-	case "req.cook", "cook":
-		return "cookie:" + arg
-	case "url_param", "urlp":
-		return "query:" + arg
-	case "path":
-		return "path"
-	}
-	return ""
+	return key
 }
 
 // namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads
@@ -124,7 +116,7 @@ func namedBy(sample string) string {
 	name, arg, _ := strings.Cut(sample, "(")
 	header, _, _ := strings.Cut(arg, ")")
 	header, _, _ = strings.Cut(header, ",")
-	if strings.Contains(name, "hdr") && clientHeaders[strings.ToLower(header)] {
+	if strings.Contains(name, "hdr") && isClientHeader(header) {
 		return header
 	}
 	return ""
@@ -144,26 +136,6 @@ func variable(words []string) (name, expression string, is bool) {
 	return name, verbs[1], is
 }
 
-// conditionOf is what stands behind if or unless; nil: there is none.
-func conditionOf(words []string) (cond []string) {
-	i := slices.IndexFunc(words, func(w string) bool { return w == "if" || w == "unless" })
-	if i <= 0 {
-		return nil
-	}
-	cond = words[i+1:]
-	if words[i] == "if" {
-		return cond
-	}
-	if len(terms(cond)) == 1 {
-		if rest, is := strings.CutPrefix(cond[0], "!"); is {
-			return slices.DeleteFunc(append([]string{rest}, cond[1:]...),
-				func(w string) bool { return w == "" })
-		}
-		return append([]string{"!"}, cond...)
-	}
-	return []string{"unless", strings.Join(cond, " ")}
-}
-
 // verbsOf is what a line does, with its words.
 func verbsOf(words []string) []string {
 	switch {
@@ -175,27 +147,11 @@ func verbsOf(words []string) []string {
 	return nil
 }
 
-// trackOf is what a line has counted in a slot.
-func trackOf(s *section, words []string) (slot string, t track, is bool) {
-	verbs := verbsOf(words)
-	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
-		return "", t, false
-	}
-	t = track{key: haproxyKey(verbs[1]), table: s.name, cond: conditionOf(words), section: s}
-	if t.key == "" {
-		t.key = "?" + verbs[1]
-	}
-	if j := slices.Index(verbs, "table"); j > 0 && j+1 < len(verbs) {
-		t.table = verbs[j+1]
-	}
-	return strings.TrimPrefix(verbs[0], "track-sc"), t, true
-}
-
 // status is the one that a line answers with.
 func status(verbs []string, standard int) int {
 	for i, w := range verbs {
-		if (w == "deny_status" || w == "status") && i+1 < len(verbs) {
-			if v, err := strconv.Atoi(verbs[i+1]); err == nil {
+		if w == "deny_status" || w == "status" {
+			if v, err := strconv.Atoi(word(verbs, i+1)); err == nil {
 				return v
 			}
 		}
@@ -203,29 +159,57 @@ func status(verbs []string, standard int) int {
 	return standard
 }
 
-// terms splits a condition into its terms: an acl's name, or what stands in braces; a leading !
-// says that it must not be.
-func terms(cond []string) (list [][]string) {
+// A term of a condition is an acl's name, or a test in braces.
+type term struct {
+	not  bool
+	acl  string
+	test []string
+}
+
+// conditionOf is what stands behind if or unless; nil: there is none.
+func conditionOf(words []string) (cond []string) {
+	i := slices.IndexFunc(words, func(w string) bool { return w == "if" || w == "unless" })
+	if i <= 0 {
+		return nil
+	}
+	cond = words[i+1:]
+	switch {
+	case words[i] == "if":
+		return cond
+	case len(terms(cond)) != 1: // which is no term, and so not understood
+		return []string{"unless", strings.Join(cond, " ")}
+	}
+	rest, is := strings.CutPrefix(cond[0], "!")
+	switch {
+	case !is:
+		return append([]string{"!"}, cond...)
+	case rest == "":
+		return cond[1:]
+	}
+	return append([]string{rest}, cond[1:]...)
+}
+
+// terms are those of a condition, all of which must hold.
+func terms(cond []string) (list []term) {
 	for i := 0; i < len(cond); i++ {
-		not := ""
+		var t term
 		w := cond[i]
 		if w == "!" && i+1 < len(cond) {
 			i++
-			not, w = "!", cond[i]
+			t.not, w = true, cond[i]
 		}
-		if strings.HasPrefix(w, "!") {
-			not, w = "!", w[1:]
+		if rest, is := strings.CutPrefix(w, "!"); is {
+			t.not, w = true, rest
 		}
-		if w != "{" {
-			list = append(list, []string{not + w})
-			continue
+		if t.acl = w; w == "{" {
+			length := slices.Index(cond[i+1:], "}")
+			if length < 0 {
+				length = len(cond) - i - 1
+			}
+			t.acl, t.test = "", cond[i+1:i+1+length]
+			i += length + 1
 		}
-		end := i + 1
-		for end < len(cond) && cond[end] != "}" {
-			end++
-		}
-		list = append(list, append([]string{not}, cond[i+1:min(end, len(cond))]...))
-		i = end
+		list = append(list, t)
 	}
 	return list
 }
@@ -235,10 +219,8 @@ func alternatives(cond []string) (list [][]string) {
 	begin, within := 0, false
 	for i, w := range cond {
 		switch {
-		case w == "{":
-			within = true
-		case w == "}":
-			within = false
+		case w == "{" || w == "}":
+			within = w == "{"
 		case !within && (w == "||" || w == "or") && cond[0] != "unless":
 			list = append(list, cond[begin:i])
 			begin = i + 1

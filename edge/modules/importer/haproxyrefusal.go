@@ -1,12 +1,11 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // A refusal is a line that refuses by a counter, on its way to a rule.
@@ -25,45 +24,41 @@ type refusal struct {
 
 // leftOut notes that no rule comes of the line.
 func (x *refusal) leftOut(format string, args ...any) {
-	x.note(lineOf(x.line.n), "left out: %s: %s", x.line.String(), fmt.Sprintf(format, args...))
+	x.haproxyFile.leftOut(x.line.mention(), format, args...)
 }
 
 // use adds what a condition asks, and keeps its first test of a counter.
 func (x *refusal) use(cond []string) {
 	for _, term := range terms(cond) {
-		not, test := strings.HasPrefix(term[0], "!"), term[1:]
-		if len(term) > 1 {
-			x.test(not, test)
-			continue
-		}
-		name := strings.TrimPrefix(term[0], "!")
-		tests := x.front.acls[name]
-		if tests == nil && predefined[name] != nil {
-			tests = [][]string{predefined[name]}
+		tests := x.front.acls[term.acl]
+		if tests == nil && predefined[term.acl] != nil {
+			tests = [][]string{predefined[term.acl]}
 		}
 		switch one := oneTest(tests); {
+		case term.test != nil:
+			x.test(term.not, term.test)
 		case one != nil:
-			x.test(not, one)
-		case len(tests) > 0 && not: // none of them
+			x.test(term.not, one)
+		case len(tests) > 0 && term.not: // none of them
 			for _, test := range tests {
 				x.test(true, test)
 			}
+		case term.not:
+			x.cond.unknown = append(x.cond.unknown, "!"+term.acl)
 		default:
-			x.cond.unknown = append(x.cond.unknown, term[0])
+			x.cond.unknown = append(x.cond.unknown, term.acl)
 		}
 	}
 }
 
 func (x *refusal) test(not bool, test []string) {
-	if len(test) > 0 {
-		if m := ofAddress.FindStringSubmatch(test[0]); m != nil {
-			test = slices.Clone(test)
-			test[0] = "src_" + m[1] + "(" + m[2] + ")"
-		}
-		if counterTest.MatchString(test[0]) && !not && x.counter == nil {
-			x.counter = test
-			return
-		}
+	if m := ofAddress.FindStringSubmatch(word(test, 0)); m != nil {
+		test = slices.Clone(test)
+		test[0] = "src_" + m[1] + "(" + m[2] + ")"
+	}
+	if counterTest.MatchString(word(test, 0)) && !not && x.counter == nil {
+		x.counter = test
+		return
 	}
 	x.cond.haproxy(not, test)
 }
@@ -82,8 +77,8 @@ func (x *refusal) make(cond []string) {
 	if x.counter == nil {
 		if what, by, limit := x.carried(x.front, cond); limit > 0 {
 			x.track, x.counter = by, []string{"src_" + what, "gt", strconv.Itoa(limit)}
-			x.rule.Notes = append(x.rule.Notes,
-				fmt.Sprintf("a variable or a converter of HAProxy carries this limit: %d is what this file shows of it", limit))
+			x.rule.Notes = append(x.rule.Notes, fmt.Sprintf("a variable or a converter of HAProxy "+
+				"carries this limit: %d is what this file shows of it", limit))
 		}
 	}
 	if x.counter == nil || cond[0] == "unless" {
@@ -112,46 +107,45 @@ func (x *refusal) make(cond []string) {
 		return
 	}
 	x.write(what, limit, window)
-	x.add(x.rule)
+	x.add(x.rule, x.cond.unknown)
 }
 
 // findTrack finds what the counter is of.
 func (x *refusal) findTrack(m []string) bool {
 	args := strings.Split(m[4], ",")
 	if m[1] == "src_" {
-		x.track = track{key: "source", table: x.front.name}
-		if m[4] != "" {
-			x.track.table = args[0]
-		}
-		by := slices.DeleteFunc(slices.Clone(x.tracks[x.track.table]),
-			func(o track) bool { return o.key != "source" })
-		switch {
-		case len(by) == 0:
-			x.leftOut("no line of this file counts addresses in the table %s, so it refuses nobody",
-				x.track.table)
-			return false
-		case slices.ContainsFunc(by, func(o track) bool { return o.cond == nil }):
-		case len(by) == 1 && by[0].section.name == x.front.name:
-			x.useOnly(by[0].cond)
-		default:
-			x.cond.unknown = append(x.cond.unknown,
-				"which requests are counted in "+x.track.table)
-		}
-		return true
+		return x.findAddresses(cmp.Or(args[0], x.front.name))
 	}
 	slot := m[2]
 	if m[1] == "sc_" {
 		slot, args = args[0], args[1:]
 	}
-	if x.track = x.front.tracks[slot]; len(args) > 0 && args[0] != "" {
-		x.track.table = args[0]
-	}
-	if x.track.key == "" {
+	if x.track = x.front.tracks[slot]; x.track.key == "" {
 		x.leftOut("nothing above it in this section is tracked in sc%s", slot)
 		return false
 	}
+	x.track.table = cmp.Or(word(args, 0), x.track.table)
 	if x.useOnly(x.track.cond); x.track.again {
 		x.cond.unknown = append(x.cond.unknown, "sc"+slot+", which several lines fill")
+	}
+	return true
+}
+
+// findAddresses finds what is counted by address in a table.
+func (x *refusal) findAddresses(table string) bool {
+	x.track = track{key: "source", table: table}
+	by := slices.DeleteFunc(slices.Clone(x.tracks[table]),
+		func(o track) bool { return o.key != "source" })
+	switch {
+	case len(by) == 0:
+		x.leftOut("no line of this file counts addresses in the table %s, so it refuses nobody",
+			table)
+		return false
+	case slices.ContainsFunc(by, func(o track) bool { return o.cond == nil }):
+	case len(by) == 1 && by[0].section.name == x.front.name:
+		x.useOnly(by[0].cond)
+	default:
+		x.cond.unknown = append(x.cond.unknown, "which requests are counted in "+table)
 	}
 	return true
 }
@@ -161,14 +155,12 @@ func (x *refusal) noteOthers(what string) {
 	refused := x.cond
 	x.cond = condition{}
 	x.useOnly(x.track.cond)
-	counted := x.cond
+	counted := x.cond.requests()
 	x.cond = refused
-	for _, field := range refused.requests() {
-		if !slices.Contains(counted.requests(), field) && what == "http_req_rate" {
-			x.rule.Notes = append(x.rule.Notes,
-				"HAProxy counts the client's other requests too; here the rule counts those that it may refuse")
-			return
-		}
+	if what == "http_req_rate" && slices.ContainsFunc(refused.requests(),
+		func(field string) bool { return !slices.Contains(counted, field) }) {
+		x.rule.Notes = append(x.rule.Notes, "HAProxy counts the client's other requests too; "+
+			"here the rule counts those that it may refuse")
 	}
 }
 
@@ -193,40 +185,44 @@ func (x *refusal) limit() (n int, is bool) {
 
 // window is the period of the counter.
 func (x *refusal) window(what string, limit int) (window string, is bool) {
-	if kept := x.tables[x.track.table]; kept != nil {
+	kept := x.tables[x.track.table]
+	if kept != nil {
 		window = kept.rates[what]
 	}
 	switch {
 	case what == "conn_cur":
-		x.leftOut("connections at once of a source are limits.connections_per_source: %d; requests at once are a rule's concurrency", limit)
-		return "", false
+		x.leftOut("connections at once of a source are limits.connections_per_source: %d; "+
+			"requests at once are a rule's concurrency", limit)
 	case what == "http_req_cnt":
-		x.leftOut("http_req_cnt has no equal: it counts for as long as its entry lives, and rules in a window")
-		return "", false
+		x.leftOut("http_req_cnt has no equal: it counts for as long as its entry lives, " +
+			"and rules in a window")
 	case what != "http_req_rate" && what != "http_err_rate":
 		x.leftOut("%s has no equal: rules count requests", what)
-		return "", false
-	case x.tables[x.track.table] != nil && x.tables[x.track.table].twice:
+	case kept != nil && kept.twice:
 		x.leftOut("the section %s has two stick tables, and may have one", x.track.table)
-		return "", false
 	case window == "":
 		x.leftOut("no stick table %s with a %s is in this file", x.track.table, what)
-		return "", false
+	default:
+		return inGo(window), true
 	}
-	if _, err := strconv.Atoi(window); err == nil {
-		window += "ms" // HAProxy's unit
+	return "", false
+}
+
+// inGo is a period of HAProxy as a rule has it.
+func inGo(period string) string {
+	if _, err := strconv.Atoi(period); err == nil {
+		return period + "ms"
 	}
-	if days, is := strings.CutSuffix(window, "d"); is {
-		h, _ := strconv.Atoi(days)
-		window = fmt.Sprintf("%dh", 24*h)
+	if days, is := strings.CutSuffix(period, "d"); is {
+		n, _ := strconv.Atoi(days)
+		return fmt.Sprintf("%dh", 24*n)
 	}
-	return window, true
+	return period
 }
 
 // write gives the rule its fields.
 func (x *refusal) write(what string, limit int, window string) {
-	c, rule := &x.cond, &x.rule
-	key := x.track.key
+	c, rule, key := &x.cond, &x.rule, x.track.key
 	if sample, is := strings.CutPrefix(key, "?"); is {
 		c.unknown = append(c.unknown, sample)
 		if header := namedBy(sample); header != "" {
@@ -234,51 +230,33 @@ func (x *refusal) write(what string, limit int, window string) {
 		}
 		key = "source"
 	}
-	rule.Name = x.name(x.front.name + "-" + what)
-	rule.fields = yaml.MapSlice{{Key: "name", Value: rule.Name}}
-	set := func(name string, v any) {
-		rule.fields = append(rule.fields, yaml.MapItem{Key: name, Value: v})
-	}
-	if of, name, is := strings.Cut(key, ":"); is { // who has none is not counted by HAProxy
-		field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[of]
-		if !c.names(field, name) {
-			c.put(&c.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, key)
-		}
-	}
-	if m := c.whole(); len(m) > 0 {
-		set("match", m)
-	}
+	c.counted(key, key)
+	x.begin(rule, x.front.name+"-"+what, c.whole())
 	if key != "source" {
-		set("key", key)
+		rule.set("key", key)
 	}
-	set("limit", limit)
-	set("window", window)
-	set("mitigation_timeout", "0s")
+	rule.set("limit", limit)
+	rule.set("window", window)
+	rule.set("mitigation_timeout", "0s")
 	if what == "http_err_rate" {
-		set("count", yaml.MapSlice{{Key: "statuses", Value: []int{400, 401, 403, 404, 405, 410, 413,
-			422, 429}}})
+		rule.set("count", named("statuses", []int{400, 401, 403, 404, 405, 410, 413, 422, 429}))
 		rule.Notes = append(rule.Notes,
 			"http_err_rate counts every answer of 400 to 499; here those that count are named")
 	} else {
 		// HAProxy counts before it refuses
-		set("count", yaml.MapSlice{{Key: "refused", Value: true}})
+		rule.set("count", named("refused", true))
 	}
-	switch verb := x.verbs[0]; verb {
-	case "deny", "tarpit", "return":
-		standard := 403
-		if verb == "tarpit" {
-			standard = 500
-			rule.Notes = append(rule.Notes,
-				"tarpit holds the connection before it answers; here it is refused at once")
-		}
-		if code := status(x.verbs, standard); code != 429 {
-			set("response", yaml.MapSlice{{Key: "status", Value: code}})
-		}
-	default:
-		set("action", "close")
+	standard := 403
+	switch x.verbs[0] {
+	case "tarpit":
+		standard = 500
+		rule.Notes = append(rule.Notes,
+			"tarpit holds the connection before it answers; here it is refused at once")
+	case "reject", "silent-drop":
+		rule.set("action", "close")
+		return
 	}
-	if len(c.unknown) > 0 {
-		rule.Notes = append(rule.Notes, noEqual(c.unknown))
-		set("mode", "shadow")
+	if code := status(x.verbs, standard); code != 429 {
+		rule.set("response", named("status", code))
 	}
 }

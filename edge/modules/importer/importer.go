@@ -44,7 +44,22 @@ type Rule struct {
 	From   string   `json:"from"` // as it was written there
 	Notes  []string `json:"notes,omitempty"`
 	fields yaml.MapSlice
+	shadow bool
 	zone   *zone // of nginx
+}
+
+// set adds a field.
+func (x *Rule) set(name string, v any) {
+	x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v})
+}
+
+// begin gives a rule its name, and what it is about.
+func (r *Result) begin(x *Rule, name string, match yaml.MapSlice) {
+	x.Name = r.name(name)
+	x.set("name", x.Name)
+	if len(match) > 0 {
+		x.set("match", match)
+	}
 }
 
 // A Result is what became of a file.
@@ -108,17 +123,15 @@ func (r *Result) note(at Position, format string, args ...any) {
 }
 
 // clientHeaders are those in which proxies name a client.
-var clientHeaders = map[string]bool{"x-forwarded-for": true, "forwarded": true, "x-real-ip": true,
-	"x-client-ip":              true,
-	"x-original-forwarded-for": true, "x-cluster-client-ip": true, "cf-connecting-ip": true,
-	"cf-connecting-ipv6": true,
-	"cf-pseudo-ipv4":     true, "true-client-ip": true, "fastly-client-ip": true,
-	"fly-client-ip":    true,
-	"do-connecting-ip": true,
-	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true,
-	"cloudfront-viewer-address": true,
-	"x-envoy-external-address":  true, "client-ip": true, "wl-proxy-client-ip": true,
-	"proxy-client-ip": true}
+var clientHeaders = strings.Fields(`x-forwarded-for forwarded x-real-ip x-client-ip
+	x-original-forwarded-for x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6
+	cf-pseudo-ipv4 true-client-ip fastly-client-ip fly-client-ip do-connecting-ip
+	x-azure-clientip x-azure-socketip x-appengine-user-ip cloudfront-viewer-address
+	x-envoy-external-address client-ip wl-proxy-client-ip proxy-client-ip`)
+
+func isClientHeader(name string) bool {
+	return slices.Contains(clientHeaders, strings.ToLower(name))
+}
 
 // namesClient is the note about a key that names the client.
 func namesClient(key string) string {
@@ -141,8 +154,17 @@ func (r *Result) name(text string) string {
 	return name
 }
 
-// add adds a rule, unless it cannot be one: then a note says why.
-func (r *Result) add(x Rule) bool {
+// add adds a rule, unless it cannot be one: then a note says why. What is not understood of its
+// condition makes it a shadow.
+func (r *Result) add(x Rule, unknown []string) bool {
+	if len(unknown) > 0 {
+		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+
+			strings.Join(unknown, ", "))
+		x.shadow = true
+	}
+	if x.shadow {
+		x.set("mode", "shadow")
+	}
 	text, err := yaml.Marshal(x.fields)
 	if err == nil {
 		_, err = (config.Parser{}).ParseRules("rule", text)
@@ -153,7 +175,7 @@ func (r *Result) add(x Rule) bool {
 			first = after
 		}
 		delete(r.names, x.Name)
-		r.note(x.Position, "left out: %s: %s", x.From, first)
+		r.leftOut(mention{x.Position, x.From}, "%s", first)
 		return false
 	}
 	r.Rules = append(r.Rules, x)
@@ -190,14 +212,8 @@ func (r *Result) write() error {
 	for _, n := range r.Notes {
 		comment("", fmt.Sprintf("%v: %s", n.Position, n.Text))
 	}
-	if len(r.trust) > 0 || r.header != "" {
-		source := yaml.MapSlice{}
-		if len(r.trust) > 0 {
-			source = append(source, yaml.MapItem{Key: "trust", Value: r.trust})
-		}
-		if r.header != "" {
-			source = append(source, yaml.MapItem{Key: "header", Value: r.header})
-		}
+	if len(r.trust) > 0 {
+		source := yaml.MapSlice{{Key: "trust", Value: r.trust}, {Key: "header", Value: r.header}}
 		text, err := yaml.Marshal(yaml.MapSlice{{Key: "source", Value: source}})
 		if err != nil {
 			return err
@@ -239,50 +255,23 @@ func prefixes(list []string) (good, bad []string) {
 		if addr, alone := netip.ParseAddr(text); alone == nil {
 			p, err = addr.Prefix(addr.BitLen())
 		}
-		if err != nil {
+		switch p = p.Masked(); {
+		case err != nil:
 			bad = append(bad, text)
-			continue
-		}
-		if p = p.Masked(); p.IsSingleIP() {
+		case p.IsSingleIP():
 			good = append(good, p.Addr().String())
-		} else {
+		default:
 			good = append(good, p.String())
 		}
 	}
 	return good, bad
 }
 
-// A condition is what a rule is about, and what it leaves out.
-type condition struct {
-	match, not yaml.MapSlice
-	unknown    []string // what is not understood
-}
-
-// put sets a field, unless it has another value: then both are meant, which a match cannot say of
-// one.
-func (c *condition) put(to *yaml.MapSlice, field string, v any, written string) {
-	for _, item := range *to {
-		if item.Key == field {
-			if fmt.Sprint(item.Value) != fmt.Sprint(v) {
-				c.unknown = append(c.unknown, written)
-			}
-			return
+func unique[T comparable](list []T) (all []T) {
+	for _, x := range list {
+		if !slices.Contains(all, x) {
+			all = append(all, x)
 		}
 	}
-	*to = append(*to, yaml.MapItem{Key: field, Value: v})
-}
-
-// whole is the match of a rule; nil: it is about everything.
-func (c *condition) whole() yaml.MapSlice {
-	m := slices.Clone(c.match)
-	if len(c.not) > 0 {
-		m = append(m, yaml.MapItem{Key: "not", Value: c.not})
-	}
-	return m
-}
-
-// noEqual is the note of a shadow.
-func noEqual(unknown []string) string {
-	return "a shadow, because this has no equal, or is not understood: " +
-		strings.Join(unknown, ", ")
+	return all
 }

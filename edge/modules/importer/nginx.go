@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,9 +26,7 @@ type zone struct {
 type nginxFile struct {
 	*Result
 	maps  map[string]directive // map and geo, by the variable that they set
-	zones map[string]*zone     // "req NAME" and "conn NAME"
-	uses  map[*zone][]Position // the limits that are rules
-
+	zones map[string]*zone     // by "limit_req NAME" or "limit_conn NAME"
 	// Directives about limits that are not known: any of the limits may mean something else by them
 	unknown []string
 }
@@ -37,7 +36,6 @@ type scope struct {
 	cond               condition
 	status, connStatus string
 	dryRun, connDryRun bool
-	block              directive
 	taken              []directive // locations that nginx prefers for some of its paths
 	where              string
 }
@@ -47,8 +45,7 @@ func nginx(r *Result, text string) error {
 	if err != nil {
 		return err
 	}
-	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone),
-		make(map[*zone][]Position), nil}
+	f := &nginxFile{Result: r, maps: make(map[string]directive), zones: make(map[string]*zone)}
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
@@ -59,31 +56,37 @@ func nginx(r *Result, text string) error {
 	f.mentionsOf(list)
 	f.collect(list)
 	f.walk(list, scope{status: "503", connStatus: "503"})
+	f.noteShared()
+	return nil
+}
+
+// noteShared notes of the rules of a zone that nginx counts for all of them at once.
+func (f *nginxFile) noteShared() {
+	uses := make(map[*zone][]Position)
+	for _, x := range f.Rules {
+		uses[x.zone] = append(uses[x.zone], x.Position)
+	}
 	for i := range f.Rules {
 		x := &f.Rules[i]
-		uses := f.uses[x.zone]
-		if len(uses) < 2 {
+		if len(uses[x.zone]) < 2 {
 			continue
 		}
-		others := slices.DeleteFunc(unique(uses),
-			func(at Position) bool { return at == x.Position })
-		text := "other places that include it"
-		if len(others) > 0 {
-			text = fmt.Sprint(others[0])
-			for _, at := range others[1:] {
-				text += ", " + at.String()
+		var others []string
+		for _, at := range unique(uses[x.zone]) {
+			if at != x.Position {
+				others = append(others, at.String())
 			}
 		}
-		x.Notes = append(x.Notes,
-			"nginx counts this together with "+text+", in one zone; here each rule counts for itself")
+		x.Notes = append(x.Notes, "nginx counts this together with "+
+			cmp.Or(strings.Join(others, ", "), "other places that include it")+
+			", in one zone; here each rule counts for itself")
 	}
-	return nil
 }
 
 // otherThanHTTP notes that a block, and each limit in it, is about something else.
 func (f *nginxFile) otherThanHTTP(d, block directive) {
 	if saysLimit(d) || d.String() == block.String() {
-		f.note(d.at, "left out: %s: it is not about HTTP", d.String())
+		f.leftOut(mention{d.at, d.String()}, "it is not about HTTP")
 	}
 	if saysLimit(d) {
 		f.mention(d.at, d.String())
@@ -117,14 +120,14 @@ func (f *nginxFile) mentionsOf(list []directive) {
 	})
 	each(list, func(d directive) {
 		kind, isZone := strings.CutSuffix(d.name(), "_zone")
+		m := mention{d.at, d.String()}
 		switch {
 		case isZone && (kind == "limit_req" || kind == "limit_conn") && !used[kind+" "+zoneName(d)]:
 			f.mention(d.at, d.String())
-			f.note(d.at, "left out: %s: no %s of this file uses it", d.String(), kind)
+			f.leftOut(m, "no %s of this file uses it", kind)
 		case strings.Contains(d.program, "resty.limit"):
 			f.mention(d.at, d.String())
-			f.note(d.at, "left out: %s: it is a program that limits requests, and is not read",
-				d.String())
+			f.leftOut(m, "it is a program that limits requests, and is not read")
 		case d.program != "":
 			f.note(d.at, "%s is a program, and is not read", d.String())
 		}
@@ -154,67 +157,41 @@ func (f *nginxFile) collect(list []directive) {
 	for _, d := range list {
 		switch {
 		case (d.name() == "map" || d.name() == "geo") && d.block:
-			f.maps[d.words[len(d.words)-1]] = d
+			f.maps[d.last()] = d
 		case d.block:
 			f.collect(d.within)
 		}
 	}
 	for _, d := range list {
-		switch d.name() {
-		case "limit_req_zone", "limit_conn_zone":
-			if len(d.words) < 3 {
-				f.note(d.at, "left out: %s: it has no key or no zone", d.String())
-				continue
-			}
-			z, name := f.key(d, d.words[1]), zoneName(d)
-			for _, w := range d.words[2:] {
-				if v, is := strings.CutPrefix(w, "rate="); is {
-					z.count, z.per, _ = strings.Cut(v, "r/")
-				}
-				if name, _, _ := strings.Cut(w, "="); !slices.Contains([]string{"zone", "rate",
-					"sync"}, name) {
-					z.cond.unknown = append(z.cond.unknown, w+" in "+d.String())
-				}
-			}
-			kind := "req "
-			if d.name() == "limit_conn_zone" {
-				kind = "conn "
-			}
-			f.zones[kind+name] = z
-		case "set_real_ip_from":
+		switch name := d.name(); {
+		case name == "limit_req_zone" || name == "limit_conn_zone":
+			f.zone(d)
+		case name == "set_real_ip_from":
 			good, bad := prefixes(d.words[1:])
 			f.trust = append(f.trust, good...)
-			if f.header == "" {
-				f.header = "X-Real-IP" // which is nginx's default
-			}
+			f.header = cmp.Or(f.header, "X-Real-IP") // which is nginx's default
 			for _, b := range bad {
 				f.note(d.at, "set_real_ip_from %s: only addresses and prefixes can be trusted", b)
 			}
-		case "real_ip_header":
-			if h := d.words[len(d.words)-1]; h == "proxy_protocol" {
-				f.note(d.at, "real_ip_header proxy_protocol: say source.proxy_protocol: true")
-				f.header = "X-Forwarded-For"
-			} else if address.IsSourceHeader(h) {
-				f.header = h
-			} else {
-				unread = true
-				f.note(d.at,
-					"left out, with what set_real_ip_from says: %s: Sluice reads the address of a client from X-Forwarded-For, Forwarded, or a header that holds one address", d.String())
-			}
-		case "limit_rate", "limit_rate_after":
+		case name == "real_ip_header" && d.last() == "proxy_protocol":
+			f.note(d.at, "real_ip_header proxy_protocol: say source.proxy_protocol: true")
+			f.header = "X-Forwarded-For"
+		case name == "real_ip_header" && address.IsSourceHeader(d.last()):
+			f.header = d.last()
+		case name == "real_ip_header":
+			unread = true
+			f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address "+
+				"of a client from X-Forwarded-For, Forwarded, or a header that holds one address",
+				d.String())
+		case name == "limit_rate" || name == "limit_rate_after":
 			f.note(d.at, "%s has no equal: answers have no limit of bytes a second", d.String())
-		case "limit_req", "limit_conn", "limit_req_status", "limit_conn_status",
-			"limit_req_dry_run", "limit_conn_dry_run",
-			"limit_req_log_level", "limit_conn_log_level", "limit_except":
-		case "allow", "deny", "auth_request":
-			f.note(d.at,
-				"%s is not a limit, and is left out; deny and allow lists of Sluice hold for all requests", d.String())
-		default:
-			if strings.HasPrefix(d.name(), "limit_") { // of a module, or of a later nginx
-				f.note(d.at, "%s is not known, so all limits of the file become shadows",
-					d.String())
-				f.unknown = append(f.unknown, d.String())
-			}
+		case name == "allow" || name == "deny" || name == "auth_request":
+			f.note(d.at, "%s is not a limit, and is left out; deny and allow lists of Sluice hold "+
+				"for all requests", d.String())
+		case name != "limit_req" && name != "limit_conn" && saysLimit(d):
+			// Of a module, or of a later nginx
+			f.note(d.at, "%s is not known, so all limits of the file become shadows", d.String())
+			f.unknown = append(f.unknown, d.String())
 		}
 	}
 	if len(f.trust) == 0 || unread {
@@ -222,20 +199,38 @@ func (f *nginxFile) collect(list []directive) {
 	}
 }
 
+// zone reads a zone: who is counted in it, and how many requests.
+func (f *nginxFile) zone(d directive) {
+	if len(d.words) < 3 {
+		f.leftOut(mention{d.at, d.String()}, "it has no key or no zone")
+		return
+	}
+	z := f.key(d.words[1])
+	for _, w := range d.words[2:] {
+		switch name, v, _ := strings.Cut(w, "="); name {
+		case "rate":
+			z.count, z.per, _ = strings.Cut(v, "r/")
+		case "zone", "sync":
+		default:
+			z.cond.unknown = append(z.cond.unknown, w+" in "+d.String())
+		}
+	}
+	f.zones[strings.TrimSuffix(d.name(), "_zone")+" "+zoneName(d)] = z
+}
+
 // walk makes rules of the limits of a block and of those within.
 func (f *nginxFile) walk(list []directive, s scope) {
 	var own []directive
 	for _, d := range list {
-		last := d.words[len(d.words)-1]
 		switch d.name() {
 		case "limit_req_status":
-			s.status = last
+			s.status = d.last()
 		case "limit_conn_status":
-			s.connStatus = last
+			s.connStatus = d.last()
 		case "limit_req_dry_run":
-			s.dryRun = last == "on"
+			s.dryRun = d.last() == "on"
 		case "limit_conn_dry_run":
-			s.connDryRun = last == "on"
+			s.connDryRun = d.last() == "on"
 		case "server_name":
 			f.hosts(&s, d)
 		case "limit_req", "limit_conn":
@@ -250,9 +245,7 @@ func (f *nginxFile) walk(list []directive, s scope) {
 			continue
 		}
 		inner := s
-		inner.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
-			slices.Clone(s.cond.unknown)}
-		inner.block = d
+		inner.cond = s.cond.clone()
 		switch d.name() {
 		case "location":
 			f.location(&inner, d)
@@ -278,142 +271,132 @@ func (f *nginxFile) hosts(s *scope, d directive) {
 }
 
 func (f *nginxFile) location(s *scope, d directive) {
-	p, is := placeOf(d)
-	s.cond.match = slices.DeleteFunc(s.cond.match, func(i yaml.MapItem) bool { return i.Key == "path" }) // of the location around it
-	if !is {
+	s.cond.match = slices.DeleteFunc(s.cond.match,
+		func(i yaml.MapItem) bool { return i.Key == "path" }) // of the location around it
+	switch p, is := placeOf(d); {
+	case !is:
 		s.cond.unknown = append(s.cond.unknown, d.String())
-		return
+	case p.isPrefix() && p.path == "/":
+	default:
+		s.where = strings.Trim(s.where+p.pattern(), "*")
+		s.cond.put(&s.cond.match, "path", p.pattern(), d.String())
 	}
-	if p.isPrefix() && p.path == "/" {
-		return
-	}
-	path := p.pattern()
-	s.where = strings.Trim(s.where+path, "*")
-	s.cond.put(&s.cond.match, "path", path, d.String())
 }
 
-// limit makes a rule of a limit_req or a limit_conn.
-func (f *nginxFile) limit(d directive, s scope) {
-	x := Rule{Position: d.at, From: d.String()}
-	kind, zoneName, burst, delay, nodelay := "req ", "", 0, -1, false
+// A limit is what a limit_req or a limit_conn says.
+type limit struct {
+	zone         string
+	burst, delay int // delay -1: none is said
+	nodelay      bool
+	unknown      []string
+}
+
+func readLimit(d directive) (l limit, err error) {
+	l.delay = -1
 	if d.name() == "limit_conn" {
-		kind = "conn "
 		if len(d.words) == 3 {
-			zoneName = d.words[1]
+			l.zone = d.words[1]
 		}
+		return l, nil
 	}
 	for _, w := range d.words[1:] {
 		key, v, _ := strings.Cut(w, "=")
 		n, err := strconv.Atoi(v)
-		if (key == "burst" || key == "delay") && err != nil {
-			f.note(d.at, "left out: %s: %s is no number", d.String(), v)
-			return
-		}
 		switch {
+		case (key == "burst" || key == "delay") && err != nil:
+			return l, fmt.Errorf("%s is no number", v)
 		case w == "nodelay":
-			nodelay = true
+			l.nodelay = true
 		case key == "zone":
-			zoneName = v
+			l.zone = v
 		case key == "burst":
-			burst = n
+			l.burst = n
 		case key == "delay":
-			delay = n
-		case kind == "req ":
-			s.cond.unknown = append(slices.Clone(s.cond.unknown), w)
+			l.delay = n
+		default:
+			l.unknown = append(l.unknown, w)
 		}
 	}
-	z := f.zones[kind+zoneName]
-	if z == nil && d.words[len(d.words)-1] == "off" { // of Tengine
+	return l, nil
+}
+
+// limit makes a rule of a limit_req or a limit_conn.
+func (f *nginxFile) limit(d directive, s scope) {
+	m := mention{d.at, d.String()}
+	l, err := readLimit(d)
+	z := f.zones[d.name()+" "+l.zone]
+	switch {
+	case err != nil:
+		f.leftOut(m, "%v", err)
+		return
+	case z == nil && d.last() == "off": // of Tengine
 		f.note(d.at, "%s has no rule: it ends the limits around it here", d.String())
 		return
-	}
-	if z == nil {
-		f.note(d.at, "left out: %s: its zone %s is not in this file", d.String(), zoneName)
+	case z == nil:
+		f.leftOut(m, "its zone %s is not in this file", l.zone)
 		return
 	}
-	x.Notes = slices.Clone(z.notes)
-	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
-		slices.Concat(s.cond.unknown, z.cond.unknown, f.unknown)}
-	for _, item := range z.cond.match {
-		cond.put(&cond.match, item.Key.(string), item.Value, d.String())
-	}
-	for _, item := range z.cond.not {
-		cond.put(&cond.not, item.Key.(string), item.Value, d.String())
-	}
+	x := Rule{Position: d.at, From: d.String(), Notes: slices.Clone(z.notes), zone: z}
+	cond := s.cond.clone()
+	cond.unknown = slices.Concat(cond.unknown, l.unknown, z.cond.unknown, f.unknown)
+	cond.and(z.cond, d.String())
 	f.leave(&cond, s)
-	x.Name = f.name(zoneName + "-" + s.where)
-	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
-	set := func(name string, v any) {
-		x.fields = append(x.fields, yaml.MapItem{Key: name,
-			Value: v})
-	}
-	if m := cond.whole(); len(m) > 0 {
-		set("match", m)
-	}
+	f.begin(&x, l.zone+"-"+s.where, cond.whole())
 	if key := z.within(&cond); !slices.Equal(key, []string{"source"}) {
-		set("key", key)
+		x.set("key", key)
 	}
-	status, shadow := s.status, s.dryRun
-	if kind == "conn " {
-		n, err := strconv.Atoi(d.words[len(d.words)-1])
+	status := s.status
+	if x.shadow = s.dryRun; d.name() == "limit_conn" {
+		status, x.shadow = s.connStatus, s.connDryRun
+		n, err := strconv.Atoi(d.last())
 		if err != nil {
-			f.note(d.at, "left out: %s: want a zone and a number", d.String())
+			f.leftOut(m, "want a zone and a number")
 			return
 		}
-		set("concurrency", n)
-		status, shadow = s.connStatus, s.connDryRun
-	} else {
-		rate, err := strconv.Atoi(z.count)
-		window := map[string]string{"s": "1s", "m": "1m"}[z.per]
-		if err != nil || window == "" {
-			f.note(d.at, "left out: %s: the rate %sr/%s of its zone is not understood", d.String(),
-				z.count, z.per)
-			return
-		}
-		set("limit", rate)
-		set("window", window)
-		set("mitigation_timeout", "0s")
-		period := map[string]int{"s": 1, "m": 60}[z.per]
-		waits := !nodelay && delay < 0 && rate > 0
-		switch {
-		case burst == 0:
-			set("algorithm", "token_bucket")
-			set("burst", 1)
-			x.Notes = append(x.Notes,
-				"without a burst nginx refuses the second of two requests at once, and so does this; most clients send several: consider a higher burst")
-		case nodelay:
-			set("algorithm", "token_bucket")
-			set("burst", burst+1)
-		case delay >= 0:
-			set("algorithm", "token_bucket")
-			set("burst", burst+1)
-			x.Notes = append(x.Notes,
-				fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first %d; here all %d come through at once", delay, delay, burst+1))
-		case waits && burst*period > 30*rate:
-			set("algorithm", "token_bucket")
-			set("burst", burst+1)
-			x.Notes = append(x.Notes,
-				fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is 30s: so all %d come through at once", burst, burst*period/rate, burst+1))
-		default:
-			set("algorithm", "leaky_bucket")
-			set("burst", burst)
-		}
+		x.set("concurrency", n)
+	} else if !z.rate(&x, l) {
+		f.leftOut(m, "the rate %sr/%s of its zone is not understood", z.count, z.per)
+		return
 	}
 	if n, err := strconv.Atoi(status); n == 444 {
-		set("action", "close")
+		x.set("action", "close")
 	} else if err == nil && n != 429 {
-		set("response", yaml.MapSlice{{Key: "status", Value: n}})
+		x.set("response", named("status", n))
 	}
-	if len(cond.unknown) > 0 {
-		x.Notes = append(x.Notes,
-			noEqual(cond.unknown))
-		shadow = true
+	f.add(x, cond.unknown)
+}
+
+// rate gives a rule the rate of a zone, and the burst of a limit. It reports whether the rate is
+// understood.
+func (z *zone) rate(x *Rule, l limit) bool {
+	rate, err := strconv.Atoi(z.count)
+	seconds := map[string]int{"s": 1, "m": 60}[z.per]
+	if err != nil || seconds == 0 {
+		return false
 	}
-	if shadow {
-		set("mode", "shadow")
+	x.set("limit", rate)
+	x.set("window", "1"+z.per)
+	x.set("mitigation_timeout", "0s")
+	note := ""
+	algorithm, burst := "token_bucket", l.burst+1
+	switch {
+	case l.burst == 0:
+		note = "without a burst nginx refuses the second of two requests at once, and so does " +
+			"this; most clients send several: consider a higher burst"
+	case l.nodelay:
+	case l.delay >= 0:
+		note = fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first "+
+			"%d; here all %d come through at once", l.delay, l.delay, burst)
+	case rate > 0 && l.burst*seconds > 30*rate:
+		note = fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is "+
+			"30s: so all %d come through at once", l.burst, l.burst*seconds/rate, burst)
+	default:
+		algorithm, burst = "leaky_bucket", l.burst
 	}
-	x.zone = z
-	if f.add(x) {
-		f.uses[z] = append(f.uses[z], x.Position)
+	x.set("algorithm", algorithm)
+	x.set("burst", burst)
+	if note != "" {
+		x.Notes = append(x.Notes, note)
 	}
+	return true
 }

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -11,10 +12,8 @@ import (
 // includes are the files of a configuration, of which some include others.
 type includes struct {
 	*Result
-	folder string          // of the first one, which names are relative to
-	dumped map[string]File // what nginx -T prints, by their names; nil: it is no such print
-	names  []string        // of these, in its order
-	read   int
+	open Open
+	read int
 }
 
 const (
@@ -23,32 +22,35 @@ const (
 )
 
 // fileMark is what nginx -T prints before each file.
-var fileMark = regexp.MustCompile(`(?m)^# configuration file (.+):\r?$`)
+var fileMark = regexp.MustCompile(`(?m)^# configuration file (.+):\r?$\n?`)
 
 // nginxFiles reads a file, with what it includes in its place. What nginx -T prints has all files
 // one after the other, each behind its name, so a server that an http block includes stands outside
 // of it there.
 func (r *Result) nginxFiles(text string) ([]directive, error) {
-	in := &includes{Result: r}
+	first, in := File{Text: []byte(text)}, &includes{Result: r, open: r.open}
+	if files := printed(text); len(files) > 0 {
+		first, in.open = files[0], openPrinted(files)
+	}
+	return in.directives(first, nil)
+}
+
+// printed are the files that nginx -T prints; none: the text is no such print.
+func printed(text string) (files []File) {
 	marks := fileMark.FindAllStringSubmatchIndex(text, -1)
 	if len(marks) == 0 || !isPreamble(text[:marks[0][0]]) {
-		return in.directives("", text, nil)
+		return nil
 	}
-	in.dumped = make(map[string]File)
 	for i, m := range marks {
 		name, end := text[m[2]:m[3]], len(text)
 		if i+1 < len(marks) {
 			end = marks[i+1][0]
 		}
-		body := strings.TrimPrefix(text[m[1]:end], "\n")
-		if _, again := in.dumped[name]; !again {
-			in.dumped[name] = File{Name: name, Text: []byte(body)}
-			in.names = append(in.names, name)
+		if !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+			files = append(files, File{Name: name, Text: []byte(text[m[1]:end])})
 		}
 	}
-	first := in.names[0]
-	in.folder = path.Dir(first)
-	return in.directives(first, string(in.dumped[first].Text), []string{first})
+	return files
 }
 
 // isPreamble reports whether there is nothing but what nginx says on standard error.
@@ -62,14 +64,34 @@ func isPreamble(text string) bool {
 	return true
 }
 
-// directives are those of a file; above are the files that include it.
-func (in *includes) directives(file, text string, above []string) ([]directive, error) {
-	l := &lexer{file: file, text: text, line: 1}
+// openPrinted opens files of those that were printed, by names relative to the first one's folder.
+func openPrinted(printed []File) Open {
+	return func(pattern string) (files []File, err error) {
+		if !path.IsAbs(pattern) {
+			pattern = path.Join(path.Dir(printed[0].Name), pattern)
+		}
+		for _, f := range printed {
+			if is, err := path.Match(pattern, f.Name); err != nil {
+				return nil, err
+			} else if is {
+				files = append(files, f)
+			}
+		}
+		if len(files) == 0 && !strings.ContainsAny(pattern, "*?[") {
+			err = errors.New("it is not in what was printed")
+		}
+		return files, err
+	}
+}
+
+// directives are those of a file; above are the names of the files that include it.
+func (in *includes) directives(f File, above []string) ([]directive, error) {
+	l := &lexer{file: f.Name, text: string(f.Text), line: 1}
 	list, err := l.directives(0)
 	if err != nil {
 		return nil, err
 	}
-	return in.expand(list, above)
+	return in.expand(list, append(above[:len(above):len(above)], f.Name))
 }
 
 // expand puts what is included in the place of each include.
@@ -84,12 +106,19 @@ func (in *includes) expand(list []directive, above []string) (all []directive, e
 			all = append(all, d)
 			continue
 		}
-		files, err := in.find(d.words[1])
+		var files []File
 		switch {
-		case err != nil:
-			in.note(d.at, "%s is not read: %v", d.String(), err)
-		case len(above) >= maxNested:
+		case path.Base(d.words[1]) == "mime.types": // it has no limits
+			continue
+		case len(above) > maxNested:
 			return nil, fmt.Errorf("%v: files within files, more than %d deep", d.at, maxNested)
+		case in.open == nil:
+			err = errors.New("import what nginx -T prints, which has all files in one")
+		default:
+			files, err = in.open(d.words[1])
+		}
+		if err != nil {
+			in.note(d.at, "%s is not read: %v", d.String(), err)
 		}
 		for _, f := range files {
 			if in.read++; in.read > maxIncluded {
@@ -98,8 +127,7 @@ func (in *includes) expand(list []directive, above []string) (all []directive, e
 			if slices.Contains(above, f.Name) {
 				return nil, fmt.Errorf("%v: %s includes itself", d.at, f.Name)
 			}
-			within, err := in.directives(f.Name, string(f.Text),
-				append(above[:len(above):len(above)], f.Name))
+			within, err := in.directives(f, above)
 			if err != nil {
 				return nil, err
 			}
@@ -107,31 +135,4 @@ func (in *includes) expand(list []directive, above []string) (all []directive, e
 		}
 	}
 	return all, nil
-}
-
-// find returns the files that an include names.
-func (in *includes) find(pattern string) (files []File, err error) {
-	if path.Base(pattern) == "mime.types" {
-		return nil, nil // it has no limits
-	}
-	if in.dumped == nil {
-		if in.open == nil {
-			return nil, fmt.Errorf("import what nginx -T prints, which has all files in one")
-		}
-		return in.open(pattern)
-	}
-	if !path.IsAbs(pattern) {
-		pattern = path.Join(in.folder, pattern)
-	}
-	for _, name := range in.names {
-		if is, err := path.Match(pattern, name); err != nil {
-			return nil, err
-		} else if is {
-			files = append(files, in.dumped[name])
-		}
-	}
-	if len(files) == 0 && !strings.ContainsAny(pattern, "*?[") {
-		err = fmt.Errorf("it is not in what was printed")
-	}
-	return files, err
 }

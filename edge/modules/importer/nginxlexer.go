@@ -18,11 +18,21 @@ type directive struct {
 
 func (d *directive) name() string {
 	if len(d.words) == 0 {
-		return "" // of the whole file
+		return ""
 	}
 	return d.words[0]
 }
+
 func (d *directive) String() string { return strings.Join(d.words, " ") }
+
+// last is the last word.
+func (d *directive) last() string { return d.words[len(d.words)-1] }
+
+// nginxToken is what a file of nginx consists of: space and comments; a text in quotes; and one of
+// { } ; alone, or a word, which has such only behind a backslash or within ${}.
+var nginxToken = regexp.MustCompile(`(?s)^(?:([ \t\r\n]+|#[^\n]*)|` +
+	`("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|` +
+	`([{};]|(?:\\.|\$\{[^}]*\}|[^ \t\r\n;{])+))`)
 
 // lexer reads nginx's words: plain, or in quotes, with comments left out.
 type lexer struct {
@@ -33,53 +43,27 @@ type lexer struct {
 
 func (l *lexer) at() Position { return Position{l.file, l.line} }
 
+// pass passes over so many bytes.
+func (l *lexer) pass(n int) {
+	l.line += strings.Count(l.text[:n], "\n")
+	l.text = l.text[n:]
+}
+
 // next is a word, or one of { } ; alone; "" is the end. Quoted says that it stood in quotes.
 func (l *lexer) next() (word string, quoted bool, err error) {
 	for l.text != "" {
-		switch c := l.text[0]; c {
-		case '\n':
-			l.line++
-			fallthrough
-		case ' ', '\t', '\r':
-			l.text = l.text[1:]
-		case '#':
-			_, rest, _ := strings.Cut(l.text, "\n")
-			l.text = rest
-			l.line++
-		case '{', '}', ';':
-			l.text = l.text[1:]
-			return string(c), false, nil
-		case '"', '\'':
-			var b strings.Builder
-			for i := 1; i < len(l.text); i++ {
-				switch l.text[i] {
-				case '\\':
-					if i+1 < len(l.text) && (l.text[i+1] == c || l.text[i+1] == '\\') {
-						i++
-					}
-				case c:
-					l.text = l.text[i+1:]
-					return b.String(), true, nil
-				case '\n':
-					l.line++
-				}
-				b.WriteByte(l.text[i])
-			}
+		token := nginxToken.FindStringSubmatch(l.text)
+		l.pass(len(token[0]))
+		text, word := token[2], token[3]
+		switch {
+		case text != "":
+			quote := text[:1]
+			escapes := strings.NewReplacer(`\`+quote, quote, `\\`, `\`)
+			return escapes.Replace(text[1 : len(text)-1]), true, nil
+		case strings.HasPrefix(word, `"`), strings.HasPrefix(word, "'"):
+			l.pass(len(l.text))
 			return "", false, fmt.Errorf("%v: a quote has no end", l.at())
-		default:
-			end := 0
-			for end < len(l.text) && !strings.ContainsRune(" \t\r\n;{", rune(l.text[end])) {
-				switch {
-				case l.text[end] == '\\' && end+1 < len(l.text):
-					end++
-				case l.text[end] == '$' && strings.HasPrefix(l.text[end:], "${"):
-					if n := strings.IndexByte(l.text[end:], '}'); n > 0 {
-						end += n
-					}
-				}
-				end++
-			}
-			word, l.text = l.text[:end], l.text[end:]
+		case word != "":
 			return word, false, nil
 		}
 	}
@@ -99,13 +83,11 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case word == "" && !quoted:
-			if depth > 0 || len(d.words) > 0 {
-				return nil,
-					fmt.Errorf("%v: the file ends within a block or a directive: is it nginx's?",
-						l.at())
-			}
+		case word == "" && !quoted && depth == 0 && len(d.words) == 0:
 			return list, nil
+		case word == "" && !quoted:
+			return nil, fmt.Errorf("%v: the file ends within a block or a directive: is it nginx's?",
+				l.at())
 		case quoted || word != ";" && word != "{" && word != "}":
 			if d.words = append(d.words, word); len(d.words) == 1 {
 				d.at = l.at()
@@ -116,65 +98,45 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 		case len(d.words) == 0 || word == "}":
 			return nil, fmt.Errorf("%v: %q has no directive before it: is this a file of nginx?",
 				l.at(), word)
-		case word == "{":
-			d.block = true
-			if strings.HasSuffix(d.name(), "_by_lua_block") {
-				if d.program, err = l.lua(); err != nil {
-					return nil, err
-				}
-				break
-			}
-			if d.within, err = l.directives(depth + 1); err != nil {
-				return nil, err
-			}
+		}
+		if d.block = word == "{"; d.block && strings.HasSuffix(d.name(), "_by_lua_block") {
+			d.program, err = l.lua()
+		} else if d.block {
+			d.within, err = l.directives(depth + 1)
+		}
+		if err != nil {
+			return nil, err
 		}
 		list = append(list, d)
 		d = directive{}
 	}
 }
 
-// lua passes over a program, to the brace that ends its block. Braces in its strings and comments
-// are none.
+// luaToken is what of a program may have braces in it that are none, or else one of its characters.
+// The group is the beginning of a string or a comment of several lines: [[, --[==[.
+var luaToken = regexp.MustCompile(`(?s)^(?:(?:--)?(\[=*\[)|--[^\n]*|` +
+	`"(?:[^"\\\n]|\\.)*["\n]?|'(?:[^'\\\n]|\\.)*['\n]?|.)`)
+
+// lua passes over a program, to the brace that ends its block.
 func (l *lexer) lua() (program string, err error) {
 	begin, text := l.at(), l.text
-	pass := func(n int) {
-		l.line += strings.Count(l.text[:n], "\n")
-		l.text = l.text[n:]
-	}
 	for depth := 1; l.text != ""; {
-		n := 1
-		if open := luaLong.FindString(l.text); open != "" { // [[ ]], --[==[ ]==]
-			closed := strings.ReplaceAll(strings.TrimPrefix(open, "--"), "[", "]")
-			if n = strings.Index(l.text, closed); n >= 0 {
-				n += len(closed)
-			}
-		} else if strings.HasPrefix(l.text, "--") {
-			n = strings.IndexByte(l.text, '\n')
-		} else {
-			switch c := l.text[0]; c {
-			case '"', '\'':
-				for n < len(l.text) && l.text[n] != c && l.text[n] != '\n' {
-					if l.text[n] == '\\' {
-						n++
-					}
-					n++
-				}
-				n++
-			case '{':
-				depth++
-			case '}':
-				depth--
+		token := luaToken.FindStringSubmatch(l.text)
+		n := len(token[0])
+		switch {
+		case token[0] == "{":
+			depth++
+		case token[0] == "}":
+			depth--
+		case token[1] != "":
+			end := strings.ReplaceAll(token[1], "[", "]")
+			if n = strings.Index(l.text, end) + len(end); n < len(end) { // there is none
+				n = len(l.text)
 			}
 		}
-		if n < 0 || n > len(l.text) {
-			break
-		}
-		if pass(n); depth == 0 {
+		if l.pass(n); depth == 0 {
 			return text[:len(text)-len(l.text)-1], nil
 		}
 	}
 	return "", fmt.Errorf("%v: the program that begins here has no end", begin)
 }
-
-// luaLong is the beginning of a string or a comment of several lines.
-var luaLong = regexp.MustCompile(`^(?:--)?\[=*\[`)

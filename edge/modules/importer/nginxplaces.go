@@ -18,23 +18,18 @@ type place struct {
 	path string
 }
 
+var placeKind = regexp.MustCompile(`(?s)^(~\*|~|\^~|=)?(.*)$`)
+
 // placeOf returns no place of a location that only nginx itself goes to.
 func placeOf(d directive) (p place, is bool) {
 	if d.name() != "location" || !d.block || len(d.words) < 2 {
 		return p, false
 	}
-	p.path = d.words[len(d.words)-1]
-	switch {
-	case len(d.words) > 2:
+	if p.path = d.last(); len(d.words) > 2 {
 		p.kind = d.words[1]
-	case strings.HasPrefix(p.path, "~*"):
-		p = place{"~*", p.path[2:]}
-	case strings.HasPrefix(p.path, "~"):
-		p = place{"~", p.path[1:]}
-	case strings.HasPrefix(p.path, "^~"):
-		p = place{"^~", p.path[2:]}
-	case strings.HasPrefix(p.path, "="):
-		p = place{"=", p.path[1:]}
+	} else {
+		parts := placeKind.FindStringSubmatch(p.path)
+		p = place{parts[1], parts[2]}
 	}
 	return p, !strings.HasPrefix(p.path, "@")
 }
@@ -65,14 +60,11 @@ func (f *nginxFile) leave(c *condition, s scope) {
 	var paths []string
 	for _, d := range s.taken {
 		p, _ := placeOf(d)
-		path := p.pattern()
-		if p.isRegexp() {
-			if _, err := regexp.Compile(path[1:]); err != nil { // PCRE says more
-				c.unknown = append(c.unknown, "nginx leaves out "+p.String())
-				continue
-			}
+		if path := p.pattern(); p.isRegexp() && !isExpression(path[1:]) {
+			c.unknown = append(c.unknown, "nginx leaves out "+p.String())
+		} else {
+			paths = append(paths, path)
 		}
-		paths = append(paths, path)
 	}
 	switch paths = unique(paths); len(paths) {
 	case 0:
@@ -110,14 +102,12 @@ func takenBeside(i int, list []directive) (taken []directive) {
 // without is the scope of a limit, without the servers and locations within it that have limits of
 // their own, which take its place there.
 func (f *nginxFile) without(s scope, limit directive, within []directive) scope {
-	name := limit.name()
-	s.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
-		slices.Clone(s.cond.unknown)}
-	s.taken = slices.Concat(s.taken, own(name, within))
+	s.cond = s.cond.clone()
+	s.taken = slices.Concat(s.taken, own(limit, within))
 	var hosts []string
 	for _, d := range within {
-		whole := slices.ContainsFunc(d.within, func(o directive) bool { return o.name() == name })
-		if d.name() != "server" || !d.block || !whole && len(own(name, d.within)) == 0 {
+		whole := limit.isIn(d)
+		if d.name() != "server" || !d.block || !whole && len(own(limit, d.within)) == 0 {
 			continue
 		}
 		these := hostsOf(d)
@@ -125,26 +115,38 @@ func (f *nginxFile) without(s scope, limit directive, within []directive) scope 
 			s.cond.unknown = append(s.cond.unknown,
 				fmt.Sprintf("that the server of %v, which names no host, has others", d.at))
 		} else if !whole {
-			f.note(d.at, "%s does not hold for %s here: locations of it have others, and nginx has it hold for the rest", limit.String(), strings.Join(these, ", "))
+			f.note(d.at, "%s does not hold for %s here: locations of it have others, and nginx "+
+				"has it hold for the rest", limit.String(), strings.Join(these, ", "))
 		}
 		hosts = append(hosts, these...)
 	}
-	if len(hosts) > 0 {
-		s.cond.put(&s.cond.not, "hosts", unique(hosts), "server_name")
-	}
+	s.cond.notHosts(hosts)
 	return s
 }
 
+// notHosts leaves out hosts.
+func (c *condition) notHosts(hosts []string) {
+	if len(hosts) > 0 {
+		c.put(&c.not, "hosts", unique(hosts), "server_name")
+	}
+}
+
+// isIn reports whether a block has another directive of the name.
+func (d *directive) isIn(block directive) bool {
+	return slices.ContainsFunc(block.within,
+		func(o directive) bool { return o.name() == d.name() })
+}
+
 // own are the outermost locations that have a limit of their own.
-func own(name string, list []directive) (places []directive) {
+func own(limit directive, list []directive) (places []directive) {
 	for _, d := range list {
-		_, is := placeOf(d)
-		switch {
-		case !is:
-		case slices.ContainsFunc(d.within, func(o directive) bool { return o.name() == name }):
+		if _, is := placeOf(d); !is {
+			continue
+		}
+		if limit.isIn(d) {
 			places = append(places, d)
-		default:
-			places = append(places, own(name, d.within)...)
+		} else {
+			places = append(places, own(limit, d.within)...)
 		}
 	}
 	return places
@@ -183,15 +185,6 @@ func hostList(d directive) (hosts, bad []string) {
 	return hosts, bad
 }
 
-func unique[T comparable](list []T) (all []T) {
-	for _, x := range list {
-		if !slices.Contains(all, x) {
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
 // ports are where a server listens.
 func ports(d directive) (all []string) {
 	for _, o := range d.within {
@@ -215,23 +208,20 @@ func ports(d directive) (all []string) {
 
 // others leaves out of a server that is for all hosts those that other servers have at its ports.
 func (f *nginxFile) others(c *condition, i int, list []directive) {
-	d := list[i]
-	for _, o := range d.within {
+	for _, o := range list[i].within {
 		if o.name() == "server_name" {
-			if list, bad := hostList(o); len(list) > 0 || len(bad) > 0 {
+			if hosts, bad := hostList(o); len(hosts) > 0 || len(bad) > 0 {
 				return
 			}
 		}
 	}
-	here := ports(d)
+	here := ports(list[i])
+	isHere := func(port string) bool { return slices.Contains(here, port) }
 	var hosts []string
 	for j, o := range list {
-		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o),
-			func(p string) bool { return slices.Contains(here, p) }) {
+		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o), isHere) {
 			hosts = append(hosts, hostsOf(o)...)
 		}
 	}
-	if len(hosts) > 0 {
-		c.put(&c.not, "hosts", unique(hosts), "server_name")
-	}
+	c.notHosts(hosts)
 }
