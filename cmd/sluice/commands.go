@@ -21,7 +21,7 @@ func commands() []operator.Command {
 		{Name: "schema",
 			Does: "print the JSON Schema of a configuration, for editors", Run: cmdSchema},
 	}, command.Operators(reader(), modules(nil, nil).Commands()), []operator.Command{
-		command.Why(),
+		command.Why(reader()),
 		{Name: "help", Args: "[COMMAND]",
 			Does: "show how a command is used", Run: cmdHelp},
 		{Name: "completion", Args: strings.Join(completion.Shells(),

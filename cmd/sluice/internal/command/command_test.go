@@ -31,7 +31,7 @@ func TestCommandLines(t *testing.T) {
 	own := func() []operator.Command {
 		return edge.Modules{challenge.Module(nil), maintenance.Module(), suggest.Module()}.Commands()
 	}
-	commands := append(Operators(settings.Reader{}, own()), Why())
+	commands := append(Operators(settings.Reader{}, own()), Why(settings.Reader{}))
 	for _, test := range []struct {
 		line, says string // a part of what it says
 		code       int
@@ -118,6 +118,6 @@ func TestCommandLines(t *testing.T) {
 		if code != test.code || !strings.Contains(says.String(), test.says) || silent.Len() > 0 {
 			t.Errorf("%s: exit %d, %q and %q; want exit %d, %q", test.line, code, out.String(), wrong.String(), test.code, test.says)
 		}
-		commands = append(Operators(settings.Reader{}, own()), Why()) // flags keep what they were set to
+		commands = append(Operators(settings.Reader{}, own()), Why(settings.Reader{})) // flags keep what they were set to
 	}
 }

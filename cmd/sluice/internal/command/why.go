@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/why"
 	"sluice/counter"
 	"sluice/edge/control"
@@ -48,8 +49,8 @@ type whyArgs struct {
 	flags    *pflag.FlagSet
 }
 
-func newWhyArgs() *whyArgs {
-	a := &whyArgs{flags: operator.NewFlagSet("why")}
+func newWhyArgs(read settings.Reader) *whyArgs {
+	a := &whyArgs{flags: operator.NewFlagSet("why"), edge: listener{read: read}}
 	a.flags.StringVar(&a.at, "at", "",
 		"around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	operator.DurationFlag(a.flags, &a.question.Around, "around", 10*time.Minute, "so long before and after")
@@ -60,8 +61,8 @@ func newWhyArgs() *whyArgs {
 	return a
 }
 
-func parseWhy(args []string) (*whyArgs, error) {
-	a := newWhyArgs()
+func parseWhy(read settings.Reader, args []string) (*whyArgs, error) {
+	a := newWhyArgs(read)
 	if err := operator.Parse(a.flags, args); err != nil {
 		return a, err
 	}
@@ -115,15 +116,18 @@ func (a *whyArgs) source(text string) error {
 	return nil
 }
 
-// Why is the command why.
-func Why() operator.Command {
+// Why is the command why. Files are read by read.
+func Why(read settings.Reader) operator.Command {
 	return operator.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]",
-		Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags, Run: explain}
+		Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs(read).flags,
+		Run: func(args []string, stdout, stderr io.Writer) int {
+			return explain(read, args, stdout, stderr)
+		}}
 }
 
 // explain runs it.
-func explain(args []string, stdout, stderr io.Writer) int {
-	a, err := parseWhy(args)
+func explain(read settings.Reader, args []string, stdout, stderr io.Writer) int {
+	a, err := parseWhy(read, args)
 	var unread unreadError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

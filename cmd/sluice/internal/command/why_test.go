@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/control"
 	"sluice/edge/events"
 )
@@ -22,7 +23,7 @@ func TestWhyQuestion(t *testing.T) {
 		{"192.0.2.7 --at 14:05:06 a.log", "192.0.2.7/32", "0000-01-01T14:05:06Z", true},
 		{"192.0.2.7 --at 2026-05-04T16:05:00+02:00 a.log", "192.0.2.7/32", "2026-05-04T14:05:00Z", false},
 	} {
-		a, err := parseWhy(strings.Fields(test.line))
+		a, err := parseWhy(settings.Reader{}, strings.Fields(test.line))
 		if err != nil {
 			t.Errorf("%s: %v", test.line, err)
 			continue
@@ -52,7 +53,7 @@ func TestEventsAboutTheSource(t *testing.T) {
 		{"192.0.2.7", "#1a2b", false},
 		{"192.0.2.7", "", false},
 	} {
-		a, err := parseWhy([]string{test.question})
+		a, err := parseWhy(settings.Reader{}, []string{test.question})
 		if err != nil {
 			t.Fatal(err)
 		}
