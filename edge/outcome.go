@@ -24,6 +24,7 @@ type Outcome struct {
 	Limited bool   // rules refused the request
 	Rule    string // the one that decided; "": none
 	Verdict string // "": nothing was decided
+	Action  string // what that rule has done in place of refusing; "": nothing
 
 	ID    []byte // the request's name
 	Limit uint32 // the rule's; 0: there is no estimate
@@ -88,6 +89,7 @@ func (x *Exchange) became() *Outcome {
 		o.Length = 0
 	}
 	o.Rule, o.Verdict = x.decided()
+	o.Action = string(x.reply.action)
 	if cause := x.decision.Cause; cause != nil {
 		if !x.barred && x.verdict == "" {
 			x.explain(o, cause)

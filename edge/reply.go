@@ -20,7 +20,8 @@ import (
 type reply struct {
 	message.Reply
 	from   from
-	length int64 // of the body as announced, in bytes; less than 0: it is not
+	action rules.Action // what a rule has done in place of refusing; "": it has refused
+	length int64        // of the body as announced, in bytes; less than 0: it is not
 }
 
 func (r *reply) add(name string, value []byte) {
@@ -196,8 +197,9 @@ func (x *Exchange) limited() {
 	if len(own.Bodies) > 0 {
 		contentType, body = choose(&x.Head, own)
 	}
+	var action rules.Action
 	if x.acts(reported) {
-		// The answer is made.
+		action = x.decision.Action() // the answer is made
 	} else if redirects && body == "" {
 		x.begins(own.Status, "", nil)
 	} else if x.decision.Verdict != limiter.FailedClosed && body != "" {
@@ -240,7 +242,9 @@ func (x *Exchange) limited() {
 	} else if len(own.Bodies) > 0 {
 		x.reply.add("Vary", accept)
 	}
+	x.reply.action = action
 	if redirects {
+		x.reply.action = rules.Redirect
 		x.reply.add("Location", []byte(own.Location))
 	}
 }

@@ -99,6 +99,7 @@ func appendJSON(b []byte, e *edge.Outcome, edge string, sample uint64) []byte {
 	b = appendName(b, "rule", e.Rule)
 	b = appendName(b, "policy", e.Policy)
 	b = appendName(b, "verdict", e.Verdict)
+	b = appendName(b, "action", e.Action)
 	if e.Key != nil {
 		b = appendText(b, "key", e.Key)
 		b = appendText(b, "key_of", []byte(e.KeyOf))

@@ -77,6 +77,27 @@ func TestAccessLogWithoutPasswords(t *testing.T) {
 	}
 }
 
+// A request that a rule sends elsewhere is told from one that it refuses.
+func TestAccessLogHasAction(t *testing.T) {
+	e, f, stop := accesslogtest.Start(t, "json", "rules:\n  - {name: away, match: {path: /a}, limit: 1, action: redirect, response: {location: 'https://a.example/'}}\n"+
+		"  - {name: no, match: {path: /b}, limit: 1}")
+	for _, path := range []string{"/a", "/a", "/a", "/b", "/b"} {
+		e.Get(path)
+	}
+	stop()
+	var got []string
+	for line := range strings.Lines(f.Text[0].String()) {
+		var v struct{ Verdict, Action string }
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got = append(got, v.Verdict+" "+v.Action)
+	}
+	if d := cmp.Diff([]string{"pass ", "limited redirect", "mitigated redirect", "pass ", "limited "}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 // A refused request's line says why: rule, verdict, estimate, limit, window and the end of the block; one under a block as well, and one that a
 // list refuses, or that nobody judged.
 func TestAccessLogSaysWhy(t *testing.T) {

@@ -29,6 +29,7 @@ type Request struct {
 	Rule     string    `json:"rule,omitempty"`
 	Policy   string    `json:"policy,omitempty"`
 	Verdict  string    `json:"verdict,omitempty"`
+	Action   string    `json:"action,omitempty"` // of the rule, in place of a refusal
 	Estimate float64   `json:"estimate,omitempty"`
 	Limit    uint32    `json:"limit,omitempty"`
 	Window   float64   `json:"window,omitempty"` // seconds
@@ -95,6 +96,9 @@ func (r *Request) Text(w io.Writer) error {
 		cmp.Or(strings.TrimSpace(r.Method+" "+r.Host+r.Path), "a request that is not understood"),
 		r.Source, at, strconv.Itoa(r.Status), cmp.Or(map[string]string{"origin": "the origin",
 			"limit": "a rule"}[r.From], "the edge"))
+	if r.Action != "" {
+		line("the rule's answer is its action: %s", r.Action)
+	}
 	rule := cmp.Or(r.Policy, r.Rule)
 	measured := ""
 	if r.Limit > 0 && r.Window > 0 {

@@ -19,6 +19,7 @@ func TestFind(t *testing.T) {
 		`,"rule":"login","verdict":"limited","estimate":3.00,"limit":2,"window":60,"until":"2026-05-04T14:06:00Z"`:                  "over the limit of rule login: 3 requests in 1m0s, 2 are allowed; blocked until 2026-05-04 14:06:00.000Z\n",
 		`,"rule":"login","verdict":"mitigated","until":"2026-05-04T14:06:00Z"`:                                                      "blocked by rule login until 2026-05-04 14:06:00.000Z\n",
 		`,"rule":"login","verdict":"mitigated","until":"2026-05-04T14:06:00Z","by":"admin","who":"ada","reason":"scraper\u001b[2J"`: "blocked under rule login until 2026-05-04 14:06:00.000Z: an operator ordered it: ada, because of: scraper",
+		`,"rule":"login","verdict":"mitigated","action":"challenge","until":"2026-05-04T14:06:00Z"`:                                 "the rule's answer is its action: challenge\n",
 		`,"verdict":"denied"`: "refused by the list deny\n",
 	} {
 		found, err := Find(id, strings.NewReader(lines), strings.NewReader(lines+line(rest)))
@@ -39,6 +40,15 @@ func TestFind(t *testing.T) {
 		if IsID(text) != is {
 			t.Errorf("%s: %v", text, !is)
 		}
+	}
+}
+
+// What a rule does in place of refusing is told.
+func TestActions(t *testing.T) {
+	q := Question{Source: netip.MustParsePrefix("192.0.2.7/32")}
+	s := explain(t, q, entry("14:05:01.000", "a", "192.0.2.7", mitigated+`,"action":"redirect"`))
+	if got := text(t, s); !strings.Contains(got, "  1 request refused under it by action: redirect, the last at ") {
+		t.Error(got)
 	}
 }
 

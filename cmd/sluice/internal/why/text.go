@@ -99,7 +99,11 @@ func (bl *Block) text(b *strings.Builder) {
 		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
 	}
 	if !bl.Shadow && !bl.Tagged {
-		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused),
+		by := ""
+		if bl.Action != "" {
+			by = " by action: " + bl.Action
+		}
+		fmt.Fprintf(b, "  %s refused under it%s, the last at %s\n", requests(bl.Refused), by,
 			bl.Last.Format(toMilli))
 	}
 	switch {

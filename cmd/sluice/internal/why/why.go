@@ -73,8 +73,9 @@ type Block struct {
 	Window   float64   `json:"window,omitempty"` // seconds
 	Edge     string    `json:"edge,omitempty"`
 	ID       string    `json:"id,omitempty"`
-	Refused  uint64    `json:"refused"` // requests under it, the first included
-	Last     time.Time `json:"last"`    // of those
+	Refused  uint64    `json:"refused"`          // requests under it, the first included
+	Action   string    `json:"action,omitempty"` // how, if not by a refusal
+	Last     time.Time `json:"last"`             // of those
 	// The first request that was admitted after its end
 	Then   time.Time `json:"then,omitzero"`
 	By     string    `json:"by,omitempty"`     // admin: an operator has ordered it
@@ -102,6 +103,7 @@ type line struct {
 	ID, Edge string
 	Rule     string
 	Verdict  string
+	Action   string
 	Estimate float64
 	Limit    uint32
 	Window   float64
@@ -303,6 +305,7 @@ func (s *Story) block(l *line) {
 		b.By, b.Who, b.Reason = l.By, l.Who, l.Reason
 	}
 	b.Refused += l.Sample
+	b.Action = cmp.Or(l.Action, b.Action)
 	b.Last = l.Time
 }
 
