@@ -83,9 +83,9 @@ func (s *Server) collectInFlight(to metric.Sink, snap *snapshot) {
 		to.Gauge(float64(kept.Sources), "sluice_exact_sources",
 			"Sources under rules with check: sync and algorithm: exact or token_bucket whose state in the tier this edge has read.")
 		to.Count(kept.Doubted, "sluice_exact_doubts_total",
-			"Requests that such a rule refused in doubt, because a node had lost what it kept, or has just begun.")
+			"Requests that a rule with check: sync refused in doubt, because a node had lost what it kept, or has just begun.")
 		to.Count(kept.Conflict, "sluice_exact_conflicts_total",
-			"Exchanges about such rules in which another edge was faster, and which were made again.")
+			"Exchanges about rules with check: sync that were made again, because another edge was faster.")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // RequestsMetric is the metric of what rules said. What a list denies is a value of it as well.
 const (
 	RequestsMetric = "sluice_requests_total"
-	RequestsHelp   = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered. Requests of who is blocked under a rule about all requests count in such rules alone."
+	RequestsHelp   = "Requests under a rule, by what it said; rule is empty where no rule did, as of the list deny (denied); open: not asked, because no node answered. Requests of a source that is blocked under a rule about all requests count under such rules alone."
 )
 
 // Collect gives what every rule of the set has said.

@@ -37,10 +37,10 @@ func (s *Origins) Collect(to metric.Sink, now time.Time) {
 		to.Gauge(float64(is.Limit), "sluice_shedding_limit",
 			"Requests that an origin that sheds load may have under way, by the first of its hosts.", "hosts", hosts)
 		to.Gauge(float64(is.InFlight), "sluice_shedding_in_flight",
-			"Requests under way there, until the head of their answer.", "hosts", hosts)
+			"Requests under way at an origin that sheds load, until the head of their answer.", "hosts", hosts)
 		for level := range shedding.Levels {
 			to.Count(is.Shed[level], "sluice_shed_total",
-				"Requests that an origin's load has cost, answered with 503 (overloaded).", "hosts",
+				"Requests answered with 503 (overloaded), because an origin had too much to do.", "hosts",
 				hosts, "priority", level.String())
 		}
 		to.Spread(g.Waited, "sluice_shedding_queue_seconds",

@@ -67,7 +67,7 @@ func (w *Wall) Collect(to metric.Sink) {
 		"Whether sluice-wall can be used; 0 means that the edge closes connections of blocked sources itself.")
 	to.Gauge(float64(s.Entries), "sluice_wall_entries",
 		"Prefixes whose new connections the kernel refuses.")
-	to.Gauge(float64(s.Room), "sluice_wall_room", "How many such prefixes there may be.")
+	to.Gauge(float64(s.Room), "sluice_wall_room", "Prefixes that the kernel's set has room for.")
 	to.Count(s.Refused, "sluice_wall_refused_total",
 		"New connections (SYNs) that the kernel refused while this edge was connected to sluice-wall; of several edges with one sluice-wall each counts them all.")
 	to.Count(s.Turned, "sluice_wall_full_total",
