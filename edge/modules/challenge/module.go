@@ -4,6 +4,7 @@ import (
 	"bytes"
 	crand "crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -71,8 +72,19 @@ func Module(keys [][16]byte) edge.Module {
 			Actions: []rules.OwnAction{{Name: Action, Apart: passName,
 				Limit: func(c *rules.Config) uint32 { return ruleOf(c).PassLimit }}},
 			Facts: []*key.Fact{{Name: passName}},
+			Lacks: func(c *config.Config, _, _ string) error { return lacks(c) },
 			Check: check, Weaknesses: weaknesses,
 		}}
+}
+
+// lacks says why nobody has a pass under a configuration.
+func lacks(c *config.Config) error {
+	if slices.ContainsFunc(c.Rules, func(r rules.Config) bool {
+		return r.Action == Action && r.Mode != rules.Off
+	}) {
+		return nil
+	}
+	return errors.New("nobody has a pass, because no rule asks for one: give action: challenge to a rule, or take another key")
 }
 
 // countsOf are a rule's, which go on from one configuration to the next.
@@ -108,10 +120,10 @@ func (m *module) prepare(s *edge.Setup) (edge.Points, error) {
 		return edge.Points{}, err
 	}
 	of.setup = s
-	points := edge.Points{InForce: func() { m.putInForce(of) }}
+	of.fact.Lacks = func(string) error { return lacks(s.Config) }
+	points := edge.Points{Facts: []*key.Fact{of.fact}, InForce: func() { m.putInForce(of) }}
 	if len(of.rules) > 0 {
 		points.Gates = []edge.Gate{{Phase: edge.Own, Answer: of.gate}}
-		points.Facts = []*key.Fact{of.fact}
 		points.Actions = map[rules.Action]func(*edge.Exchange, *rules.Rule) bool{Action: of.ask}
 	}
 	if of.timed {

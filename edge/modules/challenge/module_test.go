@@ -341,6 +341,8 @@ func TestWrongConfigurations(t *testing.T) {
 			"requests in flight"},
 		"when of another action": {"rules: [{name: r, limit: 1, when: {origin_latency_p95: 1s}}]",
 			"it is about action: challenge"},
+		"a key that nobody has": {"rules: [{name: r, key: pass, limit: 1}, {name: s, limit: 1, action: challenge, mode: \"off\"}]",
+			"24: key: nobody has a pass"},
 		"when of nothing": {"rules: [{name: r, limit: 1, action: challenge, when: {}}]",
 			"give origin_latency_p95"},
 		"a difficulty": {"rules: [{name: r, limit: 1, action: challenge, challenge: {difficulty: 21}}]",
