@@ -15,55 +15,61 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/top"
+	"sluice/edge/view"
 
 	"github.com/goccy/go-yaml"
 )
 
-// Top prints the heaviest sources: by is requests, refused or shadow.
-func (c *Client) Top(by string, n int) error {
+// Top prints the heaviest sources, here or in the whole PoP: by is requests, refused or shadow.
+func (c *Client) Top(by string, n int, pop bool) error {
+	t := &Table{Columns: []Column{{"SOURCE", Whole}, {strings.ToUpper(by), Right},
+		{"AT LEAST", Right}, {"EDGES", Text}}}
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}}
-	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []top.Heavy) error {
-		if len(list) == 0 {
-			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
-			return err
-		}
-		t := Table{Columns: []Column{{"SOURCE", Whole}, {strings.ToUpper(by), Right},
-			{"AT LEAST", Right}}}
+	return showList(c, "/v1/top", query, pop, t, noneOf("source", by, pop), func(list []view.Heavy) {
 		for _, h := range list {
-			sure := ""
-			if h.Error > 0 {
-				sure = Number(h.Count - min(h.Count, h.Error))
-			}
-			t.Add(h.Source, Number(h.Count), sure)
+			t.Add(h.Source, Number(h.Count), atLeast(h.Heavy), largest(h.Edges))
 		}
-		return t.Write(c.Out)
 	})
 }
 
 // TopKeys prints the heaviest keys that rules count by, or one of them.
-func (c *Client) TopKeys(by string, n int, rule string) error {
+func (c *Client) TopKeys(by string, n int, rule string, pop bool) error {
+	t := &Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"OF", Cut},
+		{strings.ToUpper(by), Right}, {"AT LEAST", Right}, {"RULES", Text}}}
+	if pop {
+		t.Columns[5].Title = "EDGES"
+	}
 	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}}
 	if rule != "" {
 		query.Set("rule", rule)
 	}
-	return NoRule(rule, Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
-		func(list []control.HeavyKey) error {
-			if len(list) == 0 {
-				_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
-				return err
-			}
-			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"OF", Cut},
-				{strings.ToUpper(by), Right}, {"AT LEAST", Right}, {"RULES", Text}}}
+	return NoRule(rule, showList(c, "/v1/top", query, pop, t, noneOf("key", by, pop),
+		func(list []view.HeavyKey) {
 			for _, h := range list {
-				sure := ""
-				if h.Error > 0 {
-					sure = Number(h.Count - min(h.Count, h.Error))
+				where := strings.Join(h.Rules, ", ")
+				if pop {
+					where = largest(h.Edges)
 				}
-				t.Add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
-					strings.Join(h.Rules, ", "))
+				t.Add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count),
+					atLeast(h.Heavy), where)
 			}
-			return t.Write(c.Out)
 		}))
+}
+
+// noneOf says that nothing heavy is there.
+func noneOf(what, by string, pop bool) string {
+	if !pop {
+		what += " here"
+	}
+	return fmt.Sprintf("no %s of late (by %s)", what, by)
+}
+
+// atLeast is what is sure of a count that may be too high; "": all of it.
+func atLeast(h top.Heavy) string {
+	if h.Error == 0 {
+		return ""
+	}
+	return Number(h.Count - min(h.Count, h.Error))
 }
 
 // Shown is what operators see of a key, and the plan of who has it.
@@ -100,46 +106,46 @@ func (c *Client) Blocked(f Filter) error {
 			query.Set(name, value)
 		}
 	}
+	t := &Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"RULE", Cut}, {"MODE", Whole},
+		{"ACTION", Whole}, {"WHERE", Whole}, {"BY", Whole}, {"UNTIL", Whole}, {"LEFT", Right},
+		{"NOT ON", Cut}, {"REASON", Text}}}
+	none, more := "nobody is blocked", ""
 	if f.PoP {
-		return c.blockedOfPoP(f, query)
+		none += ", or nobody like that"
+	} else if f != (Filter{}) {
+		none = "nobody like that is blocked"
 	}
-	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
-		func(list []control.Mitigation) error {
-			if len(list) == 0 && f != (Filter{}) {
-				return c.blockedEnd("nobody like that is blocked")
-			} else if len(list) == 0 {
-				return c.blockedEnd("nobody is blocked")
-			}
-			slices.SortFunc(list, func(a, b control.Mitigation) int {
+	err := showList(c, "/v1/mitigations", query, f.PoP, t, none, func(list []view.Block) {
+		kernel := false
+		if !f.PoP {
+			slices.SortFunc(list, func(a, b view.Block) int {
 				return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End),
 					cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 			})
-			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"RULE", Cut},
-				{"MODE", Whole}, {"ACTION", Whole}, {"WHERE", Whole}, {"BY", Whole}, {"UNTIL",
-					Whole}, {"LEFT", Right}, {"REASON", Text}}}
-			where := func(control.Mitigation) string { return "" }
-			if slices.ContainsFunc(list,
-				func(m control.Mitigation) bool { return m.Kernel != nil }) {
-				where = refusedIn
+			kernel = slices.ContainsFunc(list, func(m view.Block) bool { return m.Kernel != nil })
+		}
+		for _, m := range list {
+			where := ""
+			if kernel {
+				where = refusedIn(m)
 			}
-			for _, m := range list {
-				t.Add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
-					string(m.Action), where(m), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
-					m.Reason)
-			}
-			if err := t.Write(c.Out); err != nil {
-				return err
-			}
-			more := ""
-			if len(list) >= blockedMost {
-				more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", Number(uint64(len(list))))
-			}
-			return c.blockedEnd(more)
-		}))
+			t.Add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
+				string(m.Action), where, m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
+				strings.Join(m.NotOn, ", "), m.Reason)
+		}
+		if len(list) >= blockedMost {
+			more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, "+
+				"GET /v1/mitigations lists them\n", Number(uint64(len(list))))
+		}
+	})
+	if err != nil || f.PoP || c.JSON {
+		return NoRule(f.Rule, err)
+	}
+	return c.blockedEnd(more)
 }
 
 // refusedIn says where connections of a source end; "": nowhere.
-func refusedIn(m control.Mitigation) string {
+func refusedIn(m view.Block) string {
 	switch {
 	case m.Kernel != nil:
 		return "kernel"
@@ -149,13 +155,8 @@ func refusedIn(m control.Mitigation) string {
 	return ""
 }
 
-// blockedEnd ends what is said of who is blocked: with a line, unless it is "", and with what the
-// edge cannot know.
-func (c *Client) blockedEnd(line string) error {
-	var text string
-	if line != "" {
-		text = line + "\n"
-	}
+// blockedEnd ends what is said of who is blocked: with a text, and with what the edge cannot know.
+func (c *Client) blockedEnd(text string) error {
 	var s control.State
 	if c.Get("/v1/status", &s) == nil && s.LearningUntil != nil { // an older edge does not tell
 		text += fmt.Sprintf("as far as this edge knows: until %s there may be others, whom its neighbours had blocked before it started\n", Clock(*s.LearningUntil))
@@ -165,7 +166,7 @@ func (c *Client) blockedEnd(line string) error {
 }
 
 // rank puts what operators have said before what limits have.
-func rank(m control.Mitigation) int {
+func rank(m view.Block) int {
 	if m.By == "admin" {
 		return 1
 	}
@@ -221,25 +222,23 @@ func marked(text string, waiting []wait) string {
 	return out.String()
 }
 
-// Events prints what has happened lately, the latest last. Since is the number of an event, a time
-// (RFC 3339), a duration before now, or "": all that the edge remembers.
-func (c *Client) Events(since string) error {
-	path := "/v1/events"
-	if since = c.instant(since); since != "" {
-		path += "?since=" + url.QueryEscape(since)
+// Events prints what has happened lately, here or in the whole PoP, the latest last. Since is the
+// number of an event, a time (RFC 3339), a duration before now, or "": all that is remembered.
+func (c *Client) Events(since string, pop bool) error {
+	t := &Table{Columns: []Column{{"TIME", Whole}, {"KIND", Whole}, {"EDGES", Cut}, {"RULE", Cut},
+		{"SOURCE", Whole}, {"WHO", Cut}, {"WHAT", Text}}}
+	query := url.Values{}
+	if d, err := control.ParseDuration(since); err == nil && since != "0" {
+		since = c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
 	}
-	return Show(c, http.MethodGet, path, nil, func(list []events.Event) error {
-		if len(list) == 0 {
-			_, err := fmt.Fprintln(c.Out, "nothing has happened")
-			return err
-		}
-		t := Table{Columns: []Column{{"TIME", Whole}, {"KIND", Whole}, {"RULE", Cut},
-			{"SOURCE", Whole}, {"WHO", Cut}, {"WHAT", Text}}}
+	if since != "" {
+		query.Set("since", since)
+	}
+	return showList(c, "/v1/events", query, pop, t, "nothing has happened", func(list []view.Event) {
 		for _, e := range slices.Backward(list) {
-			t.Add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source,
-				cmp.Or(e.Who, e.From), eventText(&e))
+			t.Add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "),
+				cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e.Event))
 		}
-		return t.Write(c.Out)
 	})
 }
 
@@ -256,12 +255,4 @@ func eventText(e *events.Event) string {
 		text += ": " + strings.Join(changed(e.Changed), ", ")
 	}
 	return text
-}
-
-// instant is a time for the API of what may be so long ago.
-func (c *Client) instant(since string) string {
-	if d, err := control.ParseDuration(since); err == nil && since != "0" {
-		return c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
-	}
-	return since
 }

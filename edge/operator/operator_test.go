@@ -204,12 +204,12 @@ func TestAnswers(t *testing.T) {
 				"pop       until 2026-05-04 14:00:00Z this edge may not know of every block from before it started: nobody can be asked now\n" +
 				"peers     1 of 2 away, which take no blocks from here: lon1\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
-			func(c *Client) error { return c.Top("shadow", 2) },
+			func(c *Client) error { return c.Top("shadow", 2, false) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
 		{"events since a while", edge{"GET /v1/events?since=" + strings.ReplaceAll(now.Add(-time.Minute).UTC().Format(time.RFC3339Nano), ":", "%3A"): `[
 			{"number":8,"time":"` + now.Format(time.RFC3339) + `","kind":"block","text":"blocked by this edge: 9 requests in 1m, 8 are allowed (shadow: nobody is refused)","rule":"login","source":"192.0.2.1","skipped":1234},
 			{"number":7,"time":"` + now.Add(-time.Second).Format(time.RFC3339) + `","kind":"operator","text":"lifted","who":"ada","from":"127.0.0.1:1"}]`},
-			func(c *Client) error { return c.Events("1m") },
+			func(c *Client) error { return c.Events("1m", false) },
 			"TIME                  KIND      RULE   SOURCE     WHO  WHAT\n" +
 				"2026-05-04 13:59:59Z  operator                    ada  lifted\n" +
 				"2026-05-04 14:00:00Z  block     login  192.0.2.1       blocked by this edge: 9 requests in 1m, 8 are allowed (shadow: nobody is refused) (and 1,234 more before it)\n", ""},
@@ -280,7 +280,7 @@ func TestTablesFit(t *testing.T) {
 			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
 		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,
 	}
-	for name, do := range map[string]func(*Client) error{"blocked": blockedAll, "rules": (*Client).Rules, "events": func(c *Client) error { return c.Events("") }} {
+	for name, do := range map[string]func(*Client) error{"blocked": blockedAll, "rules": (*Client).Rules, "events": func(c *Client) error { return c.Events("", false) }} {
 		printed, failed := ask(t, e, do)
 		if failed != "" {
 			t.Errorf("%s: %s", name, failed)

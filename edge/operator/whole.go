@@ -1,14 +1,15 @@
 package operator
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sluice/edge/view"
@@ -17,10 +18,44 @@ import (
 // WholePoP asks for all edges of the PoP together.
 const WholePoP = "pop"
 
-// ofPoP is a list of the whole PoP, and of which edges.
-type ofPoP[T any] struct {
+// aList is one of an edge, or of the whole PoP, and then of which edges.
+type aList[T any] struct {
 	Edges []view.Edge
 	List  []T
+}
+
+func (l *aList[T]) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte("[")) {
+		return json.Unmarshal(text, &l.List)
+	}
+	type plain aList[T]
+	return json.Unmarshal(text, (*plain)(l))
+}
+
+// showList asks an edge for a list, of itself or of the whole PoP, and prints it: as a table, which
+// fill fills, or else what none says; of a PoP, also which edges it is of.
+func showList[T any](c *Client, path string, query url.Values, pop bool, t *Table, none string,
+	fill func([]T)) error {
+	if pop {
+		query.Set("scope", WholePoP)
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return Show(c, http.MethodGet, path, nil, func(all aList[T]) error {
+		if len(all.List) == 0 {
+			fmt.Fprintln(c.Out, none)
+		} else {
+			fill(all.List)
+			if err := t.Write(c.Out); err != nil {
+				return err
+			}
+		}
+		if !pop {
+			return nil
+		}
+		return EdgesShown(c.Out, all.Edges)
+	})
 }
 
 // EdgesShown says which edges are shown, how old what they show is, and which are missing: a line,
@@ -57,102 +92,6 @@ func largest(counts map[string]uint64) string {
 		names[i] = name + " " + Number(counts[name])
 	}
 	return strings.Join(names, ", ")
-}
-
-// TopOfPoP is Top over all edges.
-func (c *Client) TopOfPoP(by string, n int) error {
-	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {WholePoP}}
-	return Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
-		func(all ofPoP[view.Heavy]) error {
-			t := Table{Columns: []Column{{"SOURCE", Whole}, {strings.ToUpper(by), Right},
-				{"AT LEAST", Right}, {"EDGES", Text}}}
-			for _, h := range all.List {
-				sure := ""
-				if h.Error > 0 {
-					sure = Number(h.Count - min(h.Count, h.Error))
-				}
-				t.Add(h.Source, Number(h.Count), sure, largest(h.Edges))
-			}
-			if len(all.List) == 0 {
-				fmt.Fprintf(c.Out, "no source of late (by %s)\n", by)
-			} else if err := t.Write(c.Out); err != nil {
-				return err
-			}
-			return EdgesShown(c.Out, all.Edges)
-		})
-}
-
-// TopKeysOfPoP is TopKeys over all edges.
-func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
-	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}, "scope": {WholePoP}}
-	if rule != "" {
-		query.Set("rule", rule)
-	}
-	return NoRule(rule, Show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
-		func(all ofPoP[view.HeavyKey]) error {
-			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"OF", Cut},
-				{strings.ToUpper(by), Right}, {"AT LEAST", Right}, {"EDGES", Text}}}
-			for _, h := range all.List {
-				sure := ""
-				if h.Error > 0 {
-					sure = Number(h.Count - min(h.Count, h.Error))
-				}
-				t.Add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, Number(h.Count), sure,
-					largest(h.Edges))
-			}
-			if len(all.List) == 0 {
-				fmt.Fprintf(c.Out, "no key of late (by %s)\n", by)
-			} else if err := t.Write(c.Out); err != nil {
-				return err
-			}
-			return EdgesShown(c.Out, all.Edges)
-		}))
-}
-
-// blockedOfPoP is Blocked over all edges.
-func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
-	query.Set("scope", WholePoP)
-	return NoRule(f.Rule, Show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
-		func(all ofPoP[view.Block]) error {
-			t := Table{Columns: []Column{{"SOURCE", Whole}, {"KEY", Whole}, {"RULE", Cut},
-				{"MODE", Whole}, {"ACTION", Whole}, {"BY", Whole}, {"UNTIL", Whole}, {"LEFT",
-					Right}, {"NOT ON", Cut}, {"REASON", Text}}}
-			for _, m := range all.List {
-				t.Add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
-					string(m.Action), m.By, Clock(m.End), Span(m.End.Sub(c.Now)),
-					strings.Join(m.NotOn,
-						", "), m.Reason)
-			}
-			if len(all.List) == 0 {
-				fmt.Fprintln(c.Out, "nobody is blocked, or nobody like that")
-			} else if err := t.Write(c.Out); err != nil {
-				return err
-			}
-			return EdgesShown(c.Out, all.Edges)
-		}))
-}
-
-// EventsOfPoP is Events over all edges.
-func (c *Client) EventsOfPoP(since string) error {
-	query := url.Values{"scope": {WholePoP}}
-	if since = c.instant(since); since != "" {
-		query.Set("since", since)
-	}
-	return Show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil,
-		func(all ofPoP[view.Event]) error {
-			t := Table{Columns: []Column{{"TIME", Whole}, {"KIND", Whole}, {"EDGES", Cut},
-				{"RULE", Cut}, {"SOURCE", Whole}, {"WHO", Cut}, {"WHAT", Text}}}
-			for _, e := range slices.Backward(all.List) {
-				t.Add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "),
-					cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e.Event))
-			}
-			if len(all.List) == 0 {
-				fmt.Fprintln(c.Out, "nothing has happened")
-			} else if err := t.Write(c.Out); err != nil {
-				return err
-			}
-			return EdgesShown(c.Out, all.Edges)
-		})
 }
 
 // StatusOfPoP prints what each edge does.

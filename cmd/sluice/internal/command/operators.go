@@ -90,18 +90,14 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 				return operator.UsageErrorf("--number %d: want 1 to 1000", *count)
 			}
 			switch {
-			case *topOfPoP && *kind == "key":
-				return c.TopKeysOfPoP(*by, *count, *ofRule)
 			case *kind == "key":
-				return c.TopKeys(*by, *count, *ofRule)
+				return c.TopKeys(*by, *count, *ofRule, *topOfPoP)
 			case *kind != "address":
 				return operator.UsageErrorf("--kind %q: want address or key", *kind)
 			case *ofRule != "":
 				return operator.UsageErrorf("--rule is about keys: give --kind key with it")
-			case *topOfPoP:
-				return c.TopOfPoP(*by, *count)
 			}
-			return c.Top(*by, *count)
+			return c.Top(*by, *count, *topOfPoP)
 		}),
 		operator.Asks(blocked, "", "who is blocked, by whom and until when",
 			func(c *operator.Client, _ []string) error {
@@ -175,10 +171,7 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 			"always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
 		operator.Asks(events, "", "what has happened lately, the latest last",
 			func(c *operator.Client, _ []string) error {
-				if *eventsOfPoP {
-					return c.EventsOfPoP(*since)
-				}
-				return c.Events(*since)
+				return c.Events(*since, *eventsOfPoP)
 			}),
 	}, planCommands(), own, []operator.Command{tryCommand()})
 	for i := range all {
