@@ -53,7 +53,9 @@ func examine(file string) report {
 	}
 	noOrigin := c.NoOrigin()
 	if noOrigin {
-		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}, Timeout: time.Minute}} // in place of --origin
+		o := upstream.Default() // in place of --origin
+		o.Hosts, o.Servers = []string{"*"}, []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+		c.Origins = []upstream.Config{o}
 	}
 	if err := c.Check(); err != nil {
 		r.Errors = strings.Split(err.Error(), "\n")

@@ -143,7 +143,8 @@ func (f *flags) over(c *config.Config) error {
 		c.PoP.Memcached = f.memcached
 	}
 	if given("origin") {
-		o := upstream.Config{Hosts: []string{"*"}, Timeout: time.Minute}
+		o := upstream.Default()
+		o.Hosts = []string{"*"}
 		for _, text := range f.origins {
 			u, err := upstream.ParseOrigin(text)
 			if err != nil {

@@ -19,16 +19,17 @@ import (
 
 // Config is how the client of a request is found.
 type Config struct {
-	IPv4Prefix, IPv6Prefix int
-	Trust                  []netip.Prefix // peers whose Header is believed
-	TrustEverybody         bool           // Trust may hold every address
+	IPv4Prefix     int            `json:"ipv4_prefix" want:"8 to 32"`
+	IPv6Prefix     int            `json:"ipv6_prefix" want:"16 to 128"`
+	Trust          []netip.Prefix `json:"trust"`           // peers whose Header is believed
+	TrustEverybody bool           `json:"trust_everybody"` // Trust may hold every address
 	// X-Forwarded-For and Forwarded are lists; any other, such as X-Real-IP, holds one address
-	Header string
+	Header string `json:"header" want:"source header"`
 	// ProxyProtocol: trusted peers begin every connection with a PROXY header (version 1 or 2),
 	// which names its client: one without is closed. The client named is then the peer, and is
 	// believed about others only if it is trusted as well. From peers that are not trusted such a
 	// header is refused, as it always is without ProxyProtocol.
-	ProxyProtocol bool
+	ProxyProtocol bool `json:"proxy_protocol"`
 }
 
 // TrustsEverybody reports whether Trust names all addresses of a family.

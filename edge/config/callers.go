@@ -10,8 +10,8 @@ import (
 // Callers is a listener for programs that call a module. The settings of such a module embed it.
 // The zero value is nowhere.
 type Callers struct {
-	Listen       string `json:"listen" want:"address"` // "": nowhere
-	CertFile     string `json:"cert_file" want:"file"` // "": no TLS
+	Listen       string `json:"listen" want:"address or none"` // "": nowhere
+	CertFile     string `json:"cert_file" want:"file"`         // "": no TLS
 	KeyFile      string `json:"key_file" want:"file"`
 	ClientCAFile string `json:"client_ca_file" want:"file"` // of those that may call
 	// It may be listened for beyond this machine whoever may call

@@ -27,42 +27,52 @@ import (
 // Config is a configuration file's content, with the defaults for what it leaves out. ParseConfig
 // and Default make one; after a change of a field (flags) call Check again.
 type Config struct {
-	Listen         []Listener // for requests; at least one
-	ListenTLS      []Listener // for requests over TLS
-	ListenSockets  int        // at each of them; 0: as many as the process may use processors
-	TLS            listen.TLSConfig
-	HSTS           HSTS
-	Admin          string // host:port of the listener for metrics, health and API
-	AdminHosts     []string
-	AdminTokenFile string
-	AdminInsecure  bool   // operators may be listened for beyond this machine without a token
-	MetricsToken   bool   // /metrics wants the token, and a Host of ours, as the API does
-	EdgeID         string // what operators call this edge; "": host name and port
-	StateDir       string // where what operators said is kept over a restart; "": nowhere
-	PoP            PoP
-	Etcd           Etcd
-	Counters       int // how many counters the table holds
-	Source         address.Config
-	Lists          []lists.Config
-	Deny, Allow    []netip.Prefix
-	DenyLists      []string // names of lists that Deny, or Allow, has as well
-	AllowLists     []string
+	Listen    []Listener `json:"listen"`     // for requests; at least one
+	ListenTLS []Listener `json:"listen_tls"` // for requests over TLS
+	// At each of them; 0: as many as the process may use processors
+	ListenSockets int              `json:"listen_sockets" want:"0 to 256"`
+	TLS           listen.TLSConfig `json:"tls"`
+	HSTS          HSTS             `json:"hsts" reload:"yes"`
+	// Host:port of the listener for metrics, health and API
+	Admin          string   `json:"admin" want:"address"`
+	AdminHosts     []string `json:"admin_hosts" want:"any case"`
+	AdminTokenFile string   `json:"admin_token_file" want:"file"`
+	// Operators may be listened for beyond this machine without a token
+	AdminInsecure bool `json:"admin_insecure"`
+	// /metrics wants the token, and a Host of ours, as the API does
+	MetricsToken bool `json:"metrics_token"`
+	// What operators call this edge; "": host name and port
+	EdgeID string `json:"edge_id" want:"name or none"`
+	// Where what operators said is kept over a restart; "": nowhere
+	StateDir string         `json:"state_dir" want:"file"`
+	PoP      PoP            `json:"pop"`
+	Etcd     Etcd           `json:"etcd"`
+	Table    Table          `json:"table"`
+	Source   address.Config `json:"source" reload:"yes"`
+	Lists    []lists.Config `json:"lists" reload:"yes"`
+	Deny     []netip.Prefix `json:"deny" reload:"yes"`
+	Allow    []netip.Prefix `json:"allow" reload:"yes"`
+	// Names of lists that Deny, or Allow, has as well
+	DenyLists  []string `reload:"yes"`
+	AllowLists []string `reload:"yes"`
 	// Values of facts that Deny, or Allow, has as well, each behind its mark
-	DenyMarked  []string
-	AllowMarked []string
-	Limits      front.Limits
-	HTTP2       HTTP2
-	Origins     []upstream.Config
-	Rules       []rules.Config
-	Estimate    algorithm.Estimate // of rules that do not say
+	DenyMarked  []string           `reload:"yes"`
+	AllowMarked []string           `reload:"yes"`
+	Limits      front.Limits       `json:"limits"`
+	HTTP2       HTTP2              `json:"http2"`
+	Origins     []upstream.Config  `json:"origins" reload:"yes"`
+	Rules       []rules.Config     `json:"rules" reload:"yes"`
+	Estimate    algorithm.Estimate `reload:"yes"` // of rules that do not say
 	// Where other proxies request verdicts: a path, or one that ends in /*; "": nowhere
-	CheckPath string
+	CheckPath string `json:"check_path" want:"check path or none" reload:"yes"`
 	// What becomes of new connections of sources that are blocked; see Server.shed
-	Shed          Shed
-	Shadow        bool // every rule that is not off is a shadow
-	VerdictHeader bool // answers carry Sluice-Verdict
-	Plans         rules.PlansConfig
-	JWT           token.Config // which tokens are believed, where rules count by what they claim
+	Shed   Shed `json:"shed" want:"answer or connection or kernel" reload:"yes"`
+	Shadow bool `reload:"yes"` // every rule that is not off is a shadow
+	// Answers carry Sluice-Verdict
+	VerdictHeader bool              `json:"verdict_header" reload:"yes"`
+	Plans         rules.PlansConfig `json:"plans"`
+	// Which tokens are believed, where rules count by what they claim
+	JWT token.Config `json:"jwt" reload:"yes"`
 
 	// Modules are the features whose settings the configuration was read with, and Settings what
 	// their sections say, by their names.
@@ -83,9 +93,14 @@ type Composed struct {
 
 // HTTP2 is how HTTP/2 is spoken to clients.
 type HTTP2 struct {
-	Enabled    bool // over TLS, with those that want it
-	MaxStreams int  // requests of a connection at once
-	Cleartext  bool // without TLS as well, with trusted proxies that know it
+	Enabled    bool `json:"enabled"`                      // over TLS, with those that want it
+	MaxStreams int  `json:"max_streams" want:"1 to 1024"` // requests of a connection at once
+	Cleartext  bool `json:"cleartext"`                    // without TLS as well, with trusted proxies that know it
+}
+
+// Table is what the table of counters holds.
+type Table struct {
+	Counters int `json:"counters" want:"1024 to 1073741824"`
 }
 
 // Shed is what becomes of new connections of sources that are blocked whatever they request.
@@ -103,46 +118,52 @@ func (s Shed) Closes() bool { return s == Connection || s == Kernel }
 
 // PoP is which PoP the edge belongs to and how it shares its counts.
 type PoP struct {
-	Name       string
-	Memcached  []string // host:port; none is the embedded tier
-	SecretFile string
-	Edges      int // 0: learned from presence
+	Name string `json:"name" want:"PoP"`
+	// Host:port; none is the embedded tier. A reload may change them, but not the first or the last
+	Memcached  []string `json:"memcached" reload:"yes"`
+	SecretFile string   `json:"secret_file" want:"file"`
+	Edges      int      `json:"edges" want:"0 to 64"` // 0: learned from presence
 	// How long a request may wait for the PoP's count where a rule says first_sight: wait or check:
 	// sync
-	Wait time.Duration
+	Wait time.Duration `json:"wait" want:"0, or 100us to 1s"`
 
-	Peers           []Peer // PoPs that send this one their blocks, and get this one's
-	PeersListen     string // host:port where their edges send them
-	PeersSecretFile string // of all peers
-	PeersOff        bool   // peers_mode: off: nothing is sent, and nothing believed
+	// PoPs that send this one their blocks, and get this one's
+	Peers           []Peer `json:"peers"`
+	PeersListen     string `json:"peers_listen" want:"address or none"` // host:port where their edges send them
+	PeersSecretFile string `json:"peers_secret_file" want:"file"`       // of all peers
+	// "off": nothing is sent, and nothing believed
+	PeersMode string `json:"peers_mode" want:"enforce or off" reload:"yes"`
 }
 
 // Peer is another PoP.
 type Peer struct {
-	Name  string
-	Edges []string // host:port where they listen for peers
+	Name  string   `json:"name"`
+	Edges []string `json:"edges"` // host:port where they listen for peers
 }
 
 // Etcd is the etcd over which the rules that operators change are the same in several PoPs. The
 // zero Etcd is none.
 type Etcd struct {
-	Endpoints    []string // http://HOST:PORT or https://HOST:PORT, all of one scheme
-	Prefix       string   // of all keys; begins and ends with a slash
-	Username     string
-	PasswordFile string
-	CAFile       string // of the nodes' certificates; "": those of the system
-	CertFile     string // of this edge, and its key
-	KeyFile      string
+	// http://HOST:PORT or https://HOST:PORT, all of one scheme
+	Endpoints []string `json:"endpoints"`
+	// Of all keys; begins and ends with a slash
+	Prefix       string `json:"prefix" want:"etcd prefix"`
+	Username     string `json:"username" want:"file"`
+	PasswordFile string `json:"password_file" want:"file"`
+	CAFile       string `json:"ca_file" want:"file"`   // of the nodes' certificates; "": those of the system
+	CertFile     string `json:"cert_file" want:"file"` // of this edge, and its key
+	KeyFile      string `json:"key_file" want:"file"`
 }
 
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen:   At(":8080"),
-		Admin:    "127.0.0.1:8081",
-		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
-		Etcd:     Etcd{Prefix: "/sluice/"},
-		Counters: 1_000_000, Shed: Answer,
+		Listen: At(":8080"),
+		Admin:  "127.0.0.1:8081",
+		PoP:    PoP{Name: "local", Wait: 5 * time.Millisecond, PeersMode: "enforce"},
+		Etcd:   Etcd{Prefix: "/sluice/"},
+		Table:  Table{Counters: 1_000_000},
+		Shed:   Answer,
 		Plans:  rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		Source: address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		HTTP2:  HTTP2{Enabled: true, MaxStreams: 128},

@@ -13,33 +13,19 @@ import (
 const maxEtcdPrefix = 128
 
 func (r *reader) etcd(n ast.Node, e *Etcd) {
-	seen := r.mapping(n, "etcd", fields{
-		"endpoints": r.texts("etcd.endpoints", func(n ast.Node, text string) {
-			switch u, err := parseEndpoint(text); {
-			case err != nil:
-				r.fail(n, "etcd.endpoints: %v", err)
-			case len(e.Endpoints) > 0 && !strings.HasPrefix(e.Endpoints[0], u.Scheme+":"):
-				r.fail(n,
-					"etcd.endpoints: %s is %s, and the first is not: write all with http, or all with https", text, u.Scheme)
-			default:
-				e.Endpoints = append(e.Endpoints, text)
-			}
-		}),
-		"prefix": r.text("etcd.prefix", func(n ast.Node, text string) {
-			if len(text) < 2 || len(text) > maxEtcdPrefix || text[0] != '/' ||
-				text[len(text)-1] != '/' || !printable(text) {
-				r.fail(n,
-					"etcd.prefix: %q is not possible: want up to %d bytes that begin and end with a slash, such as /sluice/", text, maxEtcdPrefix)
-				return
-			}
-			e.Prefix = text
-		}),
-		"username":      r.orNone("etcd.username", &e.Username),
-		"password_file": r.orNone("etcd.password_file", &e.PasswordFile),
-		"ca_file":       r.orNone("etcd.ca_file", &e.CAFile),
-		"cert_file":     r.orNone("etcd.cert_file", &e.CertFile),
-		"key_file":      r.orNone("etcd.key_file", &e.KeyFile),
+	f := r.settings("etcd.", e)
+	f["endpoints"] = r.texts("etcd.endpoints", func(n ast.Node, text string) {
+		switch u, err := parseEndpoint(text); {
+		case err != nil:
+			r.fail(n, "etcd.endpoints: %v", err)
+		case len(e.Endpoints) > 0 && !strings.HasPrefix(e.Endpoints[0], u.Scheme+":"):
+			r.fail(n,
+				"etcd.endpoints: %s is %s, and the first is not: write all with http, or all with https", text, u.Scheme)
+		default:
+			e.Endpoints = append(e.Endpoints, text)
+		}
 	})
+	seen := r.mapping(n, "etcd", f)
 	if (e.Username == "") != (e.PasswordFile == "") {
 		r.fail(cmp.Or(seen["username"], seen["password_file"], n),
 			"etcd: username and password_file belong together: give both")
@@ -69,8 +55,12 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-func printable(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c <= 0x20 || c >= 0x7f })
+func checkEtcdPrefix(text string) error {
+	if len(text) < 2 || len(text) > maxEtcdPrefix || text[0] != '/' || text[len(text)-1] != '/' ||
+		strings.ContainsFunc(text, func(c rune) bool { return c <= 0x20 || c >= 0x7f }) {
+		return fmt.Errorf("%q is not possible: want up to %d bytes that begin and end with a slash, such as /sluice/", text, maxEtcdPrefix)
+	}
+	return nil
 }
 
 // weakness returns what others than its edges can do to etcd, as far as the configuration shows;

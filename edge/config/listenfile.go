@@ -1,10 +1,10 @@
 package config
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,17 +16,29 @@ import (
 
 // A Listener is where clients connect.
 type Listener struct {
-	Address string           // host:port, or unix:/path
-	TLS     listen.TLSConfig // of listen_tls: its own certificates; zero: those of Config.TLS
+	Address string `json:"address" want:"address"` // host:port, or unix:/path
+	// Of listen_tls: its own certificates; zero: those of Config.TLS
+	TLS listen.TLSConfig `json:"tls,omitempty"`
 	// Trusted peers begin with a PROXY header; nil: as Config.Source says
-	ProxyProtocol *bool
+	ProxyProtocol *bool `json:"proxy_protocol,omitempty"`
 	// Of listen: the port of the https address that every request is sent to; 0: requests are
 	// served
-	Redirect int
+	Redirect Redirect `json:"redirect,omitempty"`
 }
 
+// Redirect is a port that requests are sent to.
+type Redirect int
+
 // RedirectToTLS is a Redirect to the port of the first of listen_tls.
-const RedirectToTLS = -1
+const RedirectToTLS Redirect = -1
+
+// MarshalJSON shows a redirect as a file has it.
+func (to Redirect) MarshalJSON() ([]byte, error) {
+	if to == RedirectToTLS {
+		return []byte("true"), nil
+	}
+	return json.Marshal(int(to))
+}
 
 // At are listeners at these addresses, with nothing else said of them.
 func At(addresses ...string) (list []Listener) {
@@ -39,18 +51,19 @@ func At(addresses ...string) (list []Listener) {
 // HSTS is the header Strict-Transport-Security of answers over TLS (RFC 6797). The zero HSTS sends
 // none.
 type HSTS struct {
-	Sent       bool
-	MaxAge     time.Duration // how long browsers use https alone; 0 has them forget
-	Subdomains bool
-	Preload    bool // browsers may have the domain on the list that they are made with
+	// How long browsers use https alone; 0 has them forget; nil: nothing is sent
+	MaxAge     *time.Duration `json:"max_age" want:"none, or 0, or 1s to 87600h"`
+	Subdomains bool           `json:"include_subdomains"`
+	// Browsers may have the domain on the list that they are made with
+	Preload bool `json:"preload"`
 }
 
 // Value is what the header says; nil: it is not sent.
 func (h HSTS) Value() []byte {
-	if !h.Sent {
+	if h.MaxAge == nil {
 		return nil
 	}
-	b := strconv.AppendInt([]byte("max-age="), int64(h.MaxAge/time.Second), 10)
+	b := strconv.AppendInt([]byte("max-age="), int64(*h.MaxAge/time.Second), 10)
 	if h.Subdomains {
 		b = append(b, "; includeSubDomains"...)
 	}
@@ -87,17 +100,15 @@ func (r *reader) listeners(what string, to *[]Listener) func(ast.Node) {
 // listener reads one, and adds it to those before it.
 func (r *reader) listener(what string, n ast.Node, to *[]Listener) {
 	var l Listener
+	f := r.settings(what+".", &l)
+	if what == "listen_tls" {
+		delete(f, "redirect")
+	} else {
+		delete(f, "tls")
+		f["redirect"] = func(n ast.Node) { r.redirect(n, &l.Redirect) }
+	}
 	switch v := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		f := fields{
-			"address":        r.address(what+".address", &l.Address),
-			"proxy_protocol": func(n ast.Node) { l.ProxyProtocol = new(bool); r.boolean(what+".proxy_protocol", l.ProxyProtocol)(n) },
-		}
-		if what == "listen_tls" {
-			f["tls"] = func(n ast.Node) { r.certificates(n, what+".tls", &l.TLS) }
-		} else {
-			f["redirect"] = func(n ast.Node) { r.redirect(n, &l.Redirect) }
-		}
 		errs := len(r.errs)
 		if seen := r.mapping(v, what, f); seen["address"] == nil && len(r.errs) == errs {
 			r.fail(v, "%s: an entry without address: give address, such as \":8080\"", what)
@@ -106,7 +117,7 @@ func (r *reader) listener(what string, n ast.Node, to *[]Listener) {
 			r.fail(v, "%s.tls: certificate and key belong together: give both", what)
 		}
 	default:
-		r.address(what, &l.Address)(v)
+		r.setting(what, `want:"address"`, &l.Address)(v)
 	}
 	if l.Address == "" { // it is wrong
 		return
@@ -121,40 +132,18 @@ func (r *reader) listener(what string, n ast.Node, to *[]Listener) {
 }
 
 // redirect reads true, false, or a port.
-func (r *reader) redirect(n ast.Node, to *int) {
+func (r *reader) redirect(n ast.Node, to *Redirect) {
 	switch v := n.(type) {
 	case *ast.BoolNode:
 		if *to = 0; v.Value {
 			*to = RedirectToTLS
 		}
 	case *ast.IntegerNode:
-		integer(r, "listen.redirect", 1, 65535, to)(v)
+		integer(r, "listen.redirect", 1, 65535, (*int)(to))(v)
 	default:
 		r.fail(n,
 			"listen.redirect: want true or false, or the port of the https address, from 1 to 65535")
 	}
-}
-
-func (r *reader) certificates(n ast.Node, what string, to *listen.TLSConfig) {
-	r.mapping(n, what, fields{
-		"certificate": r.orNone(what+".certificate", &to.Certificate),
-		"key":         r.orNone(what+".key", &to.Key),
-		"folder":      r.orNone(what+".folder", &to.Folder),
-	})
-}
-
-func (r *reader) hsts(n ast.Node, h *HSTS) {
-	r.mapping(n, "hsts", fields{
-		"max_age": func(n ast.Node) {
-			if scalar(n) == "none" {
-				return
-			}
-			h.Sent = true
-			r.duration("hsts.max_age", time.Second, 10*365*24*time.Hour, true, &h.MaxAge)(n)
-		},
-		"include_subdomains": r.boolean("hsts.include_subdomains", &h.Subdomains),
-		"preload":            r.boolean("hsts.preload", &h.Preload),
-	})
 }
 
 // leastPreload is how long browsers want max_age to be of domains on their list (hstspreload.org).
@@ -192,11 +181,11 @@ func (c *Config) checkListeners() error {
 	switch h := c.HSTS; {
 	case len(c.ListenTLS) == 0 && shared:
 		return errors.New("tls has certificates but nothing listens for TLS: give listen_tls, such as \":8443\"")
-	case h.Sent && len(c.ListenTLS) == 0:
+	case h.MaxAge != nil && len(c.ListenTLS) == 0:
 		return errors.New("hsts is for answers over TLS, and nothing listens for TLS: give listen_tls, or have the proxy that does say it")
-	case !h.Sent && (h.Subdomains || h.Preload):
+	case h.MaxAge == nil && (h.Subdomains || h.Preload):
 		return errors.New("hsts: without max_age nothing is sent: give hsts.max_age, such as 8760h")
-	case h.Preload && (!h.Subdomains || h.MaxAge < leastPreload):
+	case h.Preload && (!h.Subdomains || *h.MaxAge < leastPreload):
 		return errors.New("hsts.preload: browsers take a domain with include_subdomains: true and max_age: 8760h or more only: give both, or remove preload")
 	}
 	return nil
@@ -232,35 +221,13 @@ func (l *Listener) HTTPSPort(secure net.Addr) uint16 {
 // shownListeners are listeners as the file can say them.
 func shownListeners(list []Listener) []any {
 	all := []any{}
-	for _, l := range list {
-		if l.ProxyProtocol == nil && l.Redirect == 0 && l.TLS == (listen.TLSConfig{}) {
-			all = append(all, l.Address)
-			continue
+	for i := range list {
+		one := shownStruct(reflect.ValueOf(&list[i]).Elem())
+		if len(one) == 1 {
+			all = append(all, one["address"])
+		} else {
+			all = append(all, one)
 		}
-		one := map[string]any{"address": l.Address}
-		if l.ProxyProtocol != nil {
-			one["proxy_protocol"] = *l.ProxyProtocol
-		}
-		switch l.Redirect {
-		case 0:
-		case RedirectToTLS:
-			one["redirect"] = true
-		default:
-			one["redirect"] = l.Redirect
-		}
-		if t := l.TLS; t != (listen.TLSConfig{}) {
-			one["tls"] = map[string]any{"certificate": cmp.Or(t.Certificate, "none"),
-				"key": cmp.Or(t.Key, "none"), "folder": cmp.Or(t.Folder, "none")}
-		}
-		all = append(all, one)
 	}
 	return all
-}
-
-// shownAge is how long browsers remember, as the file says it.
-func (h HSTS) shownAge() string {
-	if !h.Sent {
-		return "none"
-	}
-	return fmt.Sprint(h.MaxAge)
 }

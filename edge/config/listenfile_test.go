@@ -71,10 +71,10 @@ func TestListenersThatDoNotFit(t *testing.T) {
 func TestHSTSValue(t *testing.T) {
 	for want, h := range map[string]HSTS{
 		"":                                {},
-		"max-age=0":                       {Sent: true},
-		"max-age=31536000":                {Sent: true, MaxAge: 365 * 24 * time.Hour},
-		"max-age=3600; includeSubDomains": {Sent: true, MaxAge: time.Hour, Subdomains: true},
-		"max-age=3600; includeSubDomains; preload": {Sent: true, MaxAge: time.Hour, Subdomains: true, Preload: true},
+		"max-age=0":                       {MaxAge: new(time.Duration)},
+		"max-age=31536000":                {MaxAge: new(365 * 24 * time.Hour)},
+		"max-age=3600; includeSubDomains": {MaxAge: new(time.Hour), Subdomains: true},
+		"max-age=3600; includeSubDomains; preload": {MaxAge: new(time.Hour), Subdomains: true, Preload: true},
 	} {
 		if got := string(h.Value()); got != want {
 			t.Errorf("%+v: %q, want %q", h, got, want)

@@ -1,10 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -14,70 +14,17 @@ import (
 )
 
 func (r *reader) origin(n ast.Node, c *Config) {
-	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect,
-		AnswerHead: upstream.MaxHead, Health: upstream.HealthConfig{Interval: upstream.DefaultInterval}}
-	balance, at := upstream.RoundRobin.String(), n
-	seen := r.mapping(n, "origin", fields{
-		"hosts":   listOf(r, "origins.hosts", message.ParseHostPattern, &o.Hosts),
-		"servers": listOf(r, "origins.servers", upstream.ParseOrigin, &o.Servers),
-		"tls": func(n ast.Node) {
-			at = n
-			r.mapping(n, "origins.tls", fields{
-				"ca_file":     r.orNone("origins.tls.ca_file", &o.TLS.CAFile),
-				"cert_file":   r.orNone("origins.tls.cert_file", &o.TLS.CertFile),
-				"key_file":    r.orNone("origins.tls.key_file", &o.TLS.KeyFile),
-				"server_name": r.orNone("origins.tls.server_name", &o.TLS.ServerName),
-			})
-			if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
-				r.fail(n, "origins.tls: cert_file and key_file belong together: give both")
-			}
-		},
-		"health": func(n ast.Node) {
-			r.mapping(n, "origins.health", fields{
-				"active": r.text("origins.health.active", func(n ast.Node, text string) {
-					switch {
-					case text == "none":
-					case !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \t\r\n#"):
-						r.fail(n,
-							"origins.health.active: %q is not a path: want one such as /healthz, or none", text)
-					default:
-						o.Health.Active = text
-					}
-				}),
-				"interval": r.duration("origins.health.interval", 100*time.Millisecond, time.Hour,
-					false, &o.Health.Interval),
-			})
-		},
-		"timeout": r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false,
-			&o.Timeout),
-		"connect_timeout": r.duration("origins.connect_timeout", time.Millisecond, time.Hour,
-			false, &o.ConnectTimeout),
-		"total_timeout": r.duration("origins.total_timeout", time.Millisecond, 24*time.Hour,
-			true, &o.TotalTimeout),
-		"answer_header_bytes": r.size("origins.answer_header_bytes", 4<<10, 1<<20, false,
-			&o.AnswerHead),
-		"upgrades": func(n ast.Node) {
-			o.Upgrades = []string{}
-			r.texts("origins.upgrades", func(n ast.Node, text string) {
-				name := strings.ToLower(text)
-				switch {
-				case !message.IsToken([]byte(name)):
-					r.fail(n,
-						"origins.upgrades: %q is not the name of a protocol: want one such as websocket", text)
-				case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
-					r.fail(n,
-						"origins.upgrades: %s cannot be tunnelled: requests in it would pass all rules by", text)
-				default:
-					o.Upgrades = append(o.Upgrades, name)
-				}
-			})(n)
-		},
-		"balance":      oneOf(r, "origins.balance", &balance, upstream.Balances[:]...),
-		"max_requests": integer(r, "origins.max_requests", 0, 1_000_000, &o.MaxRequests),
-		"max_requests_per_source": integer(r, "origins.max_requests_per_source", 0, 1_000_000,
-			&o.MaxRequestsPerSource),
-		"shedding": func(n ast.Node) { o.Shedding = r.shedding(n) },
-	})
+	o, at := upstream.Default(), n
+	f := r.settings("origins.", &o)
+	tls := f["tls"]
+	f["tls"] = func(n ast.Node) {
+		at = n
+		if tls(n); (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
+			r.fail(n, "origins.tls: cert_file and key_file belong together: give both")
+		}
+	}
+	f["shedding"] = func(n ast.Node) { o.Shedding = r.shedding(n) }
+	seen := r.mapping(n, "origin", f)
 	if seen == nil {
 		return
 	}
@@ -108,7 +55,6 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
-	o.Balance = upstream.Balance(slices.Index(upstream.Balances[:], balance))
 	for _, other := range c.Origins {
 		for _, h := range o.Hosts {
 			if slices.Contains(other.Hosts, h) {
@@ -134,10 +80,7 @@ func (r *reader) shedding(n ast.Node) *shedding.Config {
 		return nil
 	}
 	c := new(shedding.Config)
-	r.mapping(n, "origins.shedding", fields{
-		"min": integer(r, "origins.shedding.min", 1, 1_000_000, &c.Min),
-		"max": integer(r, "origins.shedding.max", 1, 1_000_000, &c.Max),
-	})
+	r.into(n, "origins.shedding", c)
 	if c.Min == 0 && c.Max > 0 {
 		c.Min = min(c.Max, shedding.DefaultMin)
 	}
@@ -146,4 +89,23 @@ func (r *reader) shedding(n ast.Node) *shedding.Config {
 			c.Min, c.Max)
 	}
 	return c
+}
+
+func checkHealthPath(text string) error {
+	if !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \t\r\n#") {
+		return fmt.Errorf("%q is not a path: want one such as /healthz, or none", text)
+	}
+	return nil
+}
+
+// upgrade reads the name of a protocol.
+func upgrade(text string) (string, error) {
+	name := strings.ToLower(text)
+	switch {
+	case !message.IsToken([]byte(name)):
+		return "", fmt.Errorf("%q is not the name of a protocol: want one such as websocket", text)
+	case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
+		return "", fmt.Errorf("%s cannot be tunnelled: requests in it would pass all rules by", text)
+	}
+	return name, nil
 }

@@ -86,7 +86,7 @@ func (c *Config) checkPeers() error {
 			" but no PoP may send anything there: name them under pop.peers, or remove it")
 	case len(p.Peers) == 0 && p.PeersSecretFile != "":
 		return errors.New("pop.peers_secret_file is given but there are no peers: name them under pop.peers, or remove it")
-	case len(p.Peers) == 0 && p.PeersOff:
+	case len(p.Peers) == 0 && p.PeersMode == "off":
 		return errors.New("pop.peers_mode is off but there are no peers: remove it")
 	case len(p.Peers) == 0:
 		return nil

@@ -11,43 +11,52 @@ import (
 // read only at the start stays as it was. A list of nodes can change, but not go or come.
 func Running(before, now *Config) *Config {
 	c := *before
-	c.HSTS = now.HSTS
-	c.Source, c.Deny, c.Allow, c.JWT = now.Source, now.Deny, now.Allow, now.JWT
-	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
-	c.DenyMarked, c.AllowMarked = now.DenyMarked, now.AllowMarked
-	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
-	c.Origins, c.CheckPath, c.VerdictHeader = now.Origins, now.CheckPath,
-		now.VerdictHeader
-	c.Plans = now.Plans
+	reload(reflect.ValueOf(&c).Elem(), reflect.ValueOf(now).Elem())
 	c.Modules, c.Settings = now.Modules, running(before, now)
-	c.Plans.Store, c.Plans.Refresh = before.Plans.Store, before.Plans.Refresh
-	if len(before.PoP.Memcached) > 0 && len(now.PoP.Memcached) > 0 {
-		c.PoP.Memcached = now.PoP.Memcached
+	if len(before.PoP.Memcached) == 0 || len(now.PoP.Memcached) == 0 {
+		c.PoP.Memcached = before.PoP.Memcached
 	}
-	c.PoP.PeersOff = now.PoP.PeersOff
 	c.Composed = Composed{now.Composed.Notes, joined(before.Composed.Hidden, now.Composed.Hidden)}
 	return &c
+}
+
+// reload takes over what takes effect when the file is read again (reload:"yes").
+func reload(to, now reflect.Value) {
+	for _, f := range reflect.VisibleFields(to.Type()) {
+		of, is := to.FieldByIndex(f.Index), now.FieldByIndex(f.Index)
+		if f.Tag.Get("reload") == "yes" {
+			of.Set(is)
+		} else if of.Kind() == reflect.Struct {
+			reload(of, is)
+		}
+	}
 }
 
 // Reloads reports whether a setting, by its name in the file, takes effect when the file is read
 // again, and not at the next start only. It is what Running says of each; a list of nodes that
 // comes or goes is its one exception.
 func (c *Config) Reloads(field string) bool {
-	switch field {
-	case "plans.store", "plans.refresh":
-		return false
-	case "shed", "check_path", "verdict_header", "lists", "deny", "allow", "origins",
-		"pop.memcached", "pop.peers_mode":
-		return true
-	}
 	top, _, _ := strings.Cut(field, ".")
 	for _, m := range c.Modules {
 		if m.Name == top {
 			return !m.AtStart
 		}
 	}
-	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
-		top == "lists"
+	of := reflect.ValueOf(c).Elem()
+	for part := range strings.SplitSeq(field, ".") {
+		for name, f := range settingsIn(of) {
+			if name == part && f.Tag.Get("reload") == "yes" {
+				return true
+			} else if name == part {
+				of = of.FieldByIndex(f.Index)
+				break
+			}
+		}
+		if of.Kind() != reflect.Struct {
+			break
+		}
+	}
+	return false
 }
 
 // Wait is a setting whose value in the file differs from the running one, until the edge starts

@@ -13,7 +13,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/counter/algorithm"
-	"sluice/edge/address"
 	"sluice/edge/answercost"
 	"sluice/edge/config/compose"
 	"sluice/edge/limiter"
@@ -328,28 +327,28 @@ func (r *reader) match(n ast.Node, m *match.Config) {
 }
 
 func (r *reader) matchFields(what string, m *match.Config) fields {
-	return r.factFields(what, m, fields{
-		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
-		"path": r.text(what+".path", func(n ast.Node, text string) {
-			if err := m.SetPath(text); err != nil {
-				r.fail(n, "%s.path: %v", what, err)
-			}
-		}),
-		"methods": r.texts(what+".methods", func(n ast.Node, text string) {
-			if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
-				r.fail(n, "%s.methods: %q is not a method: want a name in capitals, such as POST",
-					what, text)
-				return
-			}
-			m.Methods = append(m.Methods, text)
-		}),
-		"sources": listOf(r, what+".sources", address.ParsePrefix, &m.Sources),
-		"lists":   r.listNames(what+".lists", &m.Lists),
-		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader),
-		"query":   r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery),
-		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie),
-		"plans":   r.planNames(what+".plans", &m.Plans),
+	f := r.settings(what+".", m)
+	f["path"] = r.text(what+".path", func(n ast.Node, text string) {
+		if err := m.SetPath(text); err != nil {
+			r.fail(n, "%s.path: %v", what, err)
+		}
 	})
+	f["lists"] = r.listNames(what+".lists", &m.Lists)
+	f["headers"] = r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader)
+	f["query"] = r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery)
+	f["cookies"] = r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie)
+	f["plans"] = r.planNames(what+".plans", &m.Plans)
+	delete(f, "not")
+	delete(f, "descriptors")
+	return r.factFields(what, m, f)
+}
+
+// checkMethod reports whether a request may have this method.
+func checkMethod(text string) error {
+	if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
+		return fmt.Errorf("%q is not a method: want a name in capitals, such as POST", text)
+	}
+	return nil
 }
 
 // factFields are the fields of modules' facts.

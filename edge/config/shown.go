@@ -6,108 +6,37 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"sluice/edge/rules"
-	"sluice/edge/upstream"
 )
 
 // Shown is a configuration for operators, with the names of the file: what is in force but for the
 // rules.
 func Shown(c *Config) map[string]any {
-	orNone := func(text string) string {
-		if text == "" {
-			return "none"
-		}
-		return text
-	}
-	span := func(d time.Duration) string { return d.String() }
-	origins := []any{}
-	for _, o := range c.Origins {
-		servers := []string{}
-		for _, u := range o.Servers {
-			servers = append(servers, u.Redacted())
-		}
-		one := map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout),
-			"connect_timeout": span(cmp.Or(o.ConnectTimeout, upstream.DefaultConnect)),
-			"total_timeout":   span(o.TotalTimeout), "balance": o.Balance.String(),
-			"answer_header_bytes": cmp.Or(o.AnswerHead, upstream.MaxHead),
-			"health": map[string]any{"active": orNone(o.Health.Active),
-				"interval": span(cmp.Or(o.Health.Interval, upstream.DefaultInterval))},
-			"max_requests": o.MaxRequests, "max_requests_per_source": o.MaxRequestsPerSource,
-			"upgrades": o.Upgrades,
-			"tls": map[string]any{"ca_file": orNone(o.TLS.CAFile), "cert_file": orNone(o.TLS.CertFile),
-				"key_file": orNone(o.TLS.KeyFile), "server_name": orNone(o.TLS.ServerName)}}
+	all := shownStruct(reflect.ValueOf(c).Elem())
+	delete(all, "rules")
+	all["listen"], all["listen_tls"] = shownListeners(c.Listen), shownListeners(c.ListenTLS)
+	all["lists"] = shownLists(c.Lists)
+	all["deny"] = shownGroup(c.Deny, c.DenyLists, c.DenyMarked)
+	all["allow"] = shownGroup(c.Allow, c.AllowLists, c.AllowMarked)
+	all["jwt"] = map[string]any{"keys_file": cmp.Or(c.JWT.KeysFile, "none"),
+		"algorithms": append([]string{}, c.JWT.Algorithms...), "issuer": cmp.Or(c.JWT.Issuer, "none"),
+		"audience": cmp.Or(c.JWT.Audience, "none"), "header": cmp.Or(c.JWT.Header, "none"),
+		"cookie": cmp.Or(c.JWT.Cookie, "none"), "leeway": c.JWT.Leeway.String()}
+	for i, o := range c.Origins {
 		if o.Upgrades == nil {
-			one["upgrades"] = []string{"websocket"}
+			all["origins"].([]any)[i].(map[string]any)["upgrades"] = []string{"websocket"}
 		}
-		if o.Shedding != nil {
-			one["shedding"] = map[string]any{"min": o.Shedding.Min, "max": o.Shedding.Max}
-		}
-		origins = append(origins, one)
 	}
-	peers, mode := []any{}, "enforce"
-	for _, p := range c.PoP.Peers {
-		peers = append(peers, map[string]any{"name": p.Name, "edges": p.Edges})
+	if c.Plans.Store != "" {
+		all["plans"].(map[string]any)["store"] = redacted(c.Plans.Store)
 	}
-	if c.PoP.PeersOff {
-		mode = "off"
+	for name, settings := range c.Settings {
+		all[name] = shownValue(reflect.ValueOf(settings).Elem(), "")
 	}
-	list := func(l []string) []string { return append([]string{}, l...) }
-	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
-	all := map[string]any{
-		"listen": shownListeners(c.Listen), "listen_tls": shownListeners(c.ListenTLS),
-		"listen_sockets": c.ListenSockets, "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
-		"admin_token_file": orNone(c.AdminTokenFile), "admin_insecure": c.AdminInsecure,
-		"metrics_token": c.MetricsToken, "edge_id": orNone(c.EdgeID),
-		"state_dir": orNone(c.StateDir),
-		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key),
-			"folder": orNone(c.TLS.Folder)},
-		"hsts": map[string]any{"max_age": c.HSTS.shownAge(),
-			"include_subdomains": c.HSTS.Subdomains, "preload": c.HSTS.Preload},
-		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached),
-			"secret_file": orNone(c.PoP.SecretFile),
-			"edges":       c.PoP.Edges, "wait": span(c.PoP.Wait),
-			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen),
-			"peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
-		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix,
-			"username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
-			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile),
-			"key_file": orNone(c.Etcd.KeyFile)},
-		"table": map[string]any{"counters": c.Counters},
-		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix,
-			"ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
-			"trust_everybody": c.Source.TrustEverybody,
-			"header":          c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
-		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists,
-			c.DenyMarked), "allow": shownGroup(c.Allow, c.AllowLists, c.AllowMarked),
-		"limits": map[string]any{"connections": c.Limits.Connections,
-			"connections_per_source": c.Limits.PerSource, "memory": c.Limits.Memory,
-			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines,
-			"body_bytes": c.Limits.BodyBytes,
-			"body_rate":  c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate,
-			"header_timeout": span(c.Limits.HeaderTimeout),
-			"idle_timeout":   span(c.Limits.IdleTimeout),
-			"tunnel_timeout": span(c.Limits.TunnelTimeout)},
-		"http2": map[string]any{"enabled": c.HTTP2.Enabled, "max_streams": c.HTTP2.MaxStreams,
-			"cleartext": c.HTTP2.Cleartext},
-		"origins":    origins,
-		"shed":       c.Shed,
-		"check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
-		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also),
-			"default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)),
-			"refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
-		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile),
-			"algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer),
-			"audience": orNone(c.JWT.Audience),
-			"header":   orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie),
-			"leeway": span(c.JWT.Leeway)},
-	}
-	c.shownSettings(all)
 	if c.Limits.Wanted > c.Limits.Connections {
 		all["limits"].(map[string]any)["connections_configured"] = c.Limits.Wanted
 	}

@@ -92,9 +92,9 @@ func (c *Config) weaknesses() (all []string) {
 				rules.Duration(shortestExact))
 		}
 	}
-	if want := c.Limits.Connections * inForce; c.Counters < want {
+	if want := c.Limits.Connections * inForce; c.Table.Counters < want {
 		add("table.counters is %d: with %d limits of rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
-			c.Counters, inForce, c.Limits.Connections, want)
+			c.Table.Counters, inForce, c.Limits.Connections, want)
 	}
 	return all
 }

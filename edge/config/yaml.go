@@ -16,8 +16,8 @@ import (
 )
 
 // A reader walks the syntax tree of a configuration file and collects everything that is wrong with
-// it, each with its position. It reads field by field instead of decoding into structs, because an
-// error should name the position and the remedy, and nothing may be accepted and ignored.
+// it, each with its position. It does not decode as libraries do, because an error should name the
+// position and the remedy, and nothing may be accepted and ignored.
 type reader struct {
 	tree    *compose.Tree
 	errs    []error
@@ -220,36 +220,43 @@ func (r *reader) duration(what string, low, high time.Duration, zero bool,
 // size reads a number of bytes, plain or with KiB, MiB or GiB.
 func (r *reader) size(what string, low, high int, zero bool, to *int) func(ast.Node) {
 	return r.text(what, func(n ast.Node, text string) {
-		number, unit := text, 1
-		for suffix, u := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
-			if digits, ok := strings.CutSuffix(text, suffix); ok {
-				number, unit = strings.TrimSpace(digits), u
-			}
-		}
-		v, err := strconv.Atoi(number)
-		switch {
-		case err != nil || v < 0 || v > math.MaxInt/unit:
-			r.fail(n, "%s: %q is not a size: want a number of bytes, or one with KiB, MiB or GiB",
-				what, text)
+		switch v, err := sizeOf(text); {
+		case err != nil:
+			r.fail(n, "%s: %v", what, err)
 		case v == 0 && zero:
 			*to = 0
-		case v*unit < low || v*unit > high:
+		case v < low || v > high:
 			r.fail(n, "%s: %s is out of range: want %d to %d bytes", what, text, low, high)
 		default:
-			*to = v * unit
+			*to = v
 		}
 	})
 }
 
-// listOf reads a list of what a parser makes of each text.
-func listOf[T any](r *reader, what string, parse func(string) (T, error), to *[]T) func(ast.Node) {
-	return r.texts(what, func(n ast.Node, text string) {
+func sizeOf(text string) (int, error) {
+	number, unit := text, 1
+	for suffix, u := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if digits, ok := strings.CutSuffix(text, suffix); ok {
+			number, unit = strings.TrimSpace(digits), u
+		}
+	}
+	v, err := strconv.Atoi(number)
+	if err != nil || v < 0 || v > math.MaxInt/unit {
+		return 0, fmt.Errorf("%q is not a size: want a number of bytes, or one with KiB, MiB or GiB",
+			text)
+	}
+	return v * unit, nil
+}
+
+// parsed reads what a parser makes of a text.
+func parsed[T any](r *reader, what string, parse func(string) (T, error), to *T) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
 		v, err := parse(text)
 		if err != nil {
 			r.fail(n, "%s: %v", what, err)
 			return
 		}
-		*to = append(*to, v)
+		*to = v
 	})
 }
 

@@ -19,8 +19,9 @@ import (
 // TLSConfig is where the certificates are: one pair of files in PEM, a folder of them, or both. In
 // a folder NAME.crt or NAME.pem holds a certificate with its chain, and NAME.key the key.
 type TLSConfig struct {
-	Certificate, Key string
-	Folder           string
+	Certificate string `json:"certificate" want:"file"`
+	Key         string `json:"key" want:"file"`
+	Folder      string `json:"folder" want:"file"`
 	// Certificates in PEM, one of which must have signed the client's; "": clients need none
 	ClientCA string
 }

@@ -22,12 +22,15 @@ import (
 type PlansConfig struct {
 	// The part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "":
 	// there are no plans
-	Key        string
-	Also       []string // what else such clients are known by, each apart: an organisation, say
-	Default    string   // the plan of clients without a quota
-	Store      string   // where quotas are, sqlite:/PATH or postgres://…; "": there are none
-	Refresh    time.Duration
-	SecretKeys bool // the store has digests, and no keys
+	Key string `json:"key" want:"file" reload:"yes"`
+	// What else such clients are known by, each apart: an organisation, say
+	Also []string `json:"also" reload:"yes"`
+	// The plan of clients without a quota
+	Default string `json:"default" reload:"yes"`
+	// Where quotas are, sqlite:/PATH or postgres://…; "": there are none
+	Store      string        `json:"store" want:"file"`
+	Refresh    time.Duration `json:"refresh" want:"100ms to 1h"`
+	SecretKeys bool          `json:"secret_keys" reload:"yes"` // the store has digests, and no keys
 }
 
 // PlanLimit is what clients on a plan are allowed under a rule.

@@ -15,10 +15,12 @@ import (
 // one with a certificate of its own making is trusted by naming that certificate as CAFile.
 type TLS struct {
 	// Certificates in PEM, one of which must have signed the server's; "": those of the system
-	CAFile            string
-	CertFile, KeyFile string // the edge's own, in PEM, for servers that request one; "": none
+	CAFile string `json:"ca_file" want:"file"`
+	// The edge's own, in PEM, for servers that request one; "": none
+	CertFile string `json:"cert_file" want:"file"`
+	KeyFile  string `json:"key_file" want:"file"`
 	// The name that is requested (SNI) and that the server must prove; "": the host of its URL
-	ServerName string
+	ServerName string `json:"server_name" want:"file"`
 }
 
 // An originTLS is what the files said when they were read last. It is immutable.

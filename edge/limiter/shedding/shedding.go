@@ -81,7 +81,8 @@ const (
 // A Config bounds a Limiter. The zero Config has the defaults.
 type Config struct {
 	// Of the limit; Min also while its origin hardly answers. 0: DefaultMin, DefaultMax
-	Min, Max int
+	Min int `json:"min" want:"1 to 1000000"`
+	Max int `json:"max" want:"1 to 1000000"`
 }
 
 // WithDefaults is c with its defaults in place.

@@ -24,11 +24,11 @@ import (
 
 // Config is which requests a rule is about. Empty fields match everything.
 type Config struct {
-	Hosts []string `json:"hosts,omitempty"` // exact, "*", or "*.example.com"
+	Hosts []string `json:"hosts,omitempty" want:"host"` // exact, "*", or "*.example.com"
 	// Exact, "/prefix/*", or "~regexp", of the canonical path
 	Path    string         `json:"path,omitempty"`
-	Methods []string       `json:"methods,omitempty"` // in capitals
-	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
+	Methods []string       `json:"methods,omitempty" want:"method"` // in capitals
+	Sources []netip.Prefix `json:"sources,omitempty"`               // of clients
 	// Names of those that have the client: one of them
 	Lists   []string         `json:"lists,omitempty"`
 	Headers map[string]Value `json:"headers,omitempty"`

@@ -118,7 +118,7 @@ func New(c *config.PoP, keys []across.Key, happened *events.Log) *Peers {
 			outbox: across.NewOutbox()})
 	}
 	p.inbox = across.NewInbox(c.Name, names)
-	p.off.Store(c.PeersOff)
+	p.off.Store(c.PeersMode == "off")
 	return p
 }
 

@@ -101,8 +101,8 @@ func (s *Shared) Sync(ctx context.Context) error {
 func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log,
 	others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}),
-			Blocks: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}),
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Table.Counters, Began: time.Now()}),
+			Blocks: mitigation.New(c.Table.Counters, nil), InFlight: inflight.New(inflight.Options{}),
 			log: log}
 		s.sync = s.tidy
 		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
@@ -110,9 +110,9 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &Shared{
-		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(),
+		Table: counter.New(counter.Options{Counters: c.Table.Counters, Tier: true, Began: time.Now(),
 			Phase: key.Phase, Wake: wake}),
-		Blocks: mitigation.New(c.Counters, wake),
+		Blocks: mitigation.New(c.Table.Counters, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
 		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
@@ -282,7 +282,7 @@ func (s *Shared) WhyAlone() string {
 // TurnPeers turns the exchange of blocks with other PoPs on or off, by a configuration. An edge
 // without peers believes no block that the others of its PoP received.
 func (s *Shared) TurnPeers(c *config.Config) {
-	on := s.peers != nil && !c.PoP.PeersOff
+	on := s.peers != nil && c.PoP.PeersMode != "off"
 	if s.peers != nil {
 		s.peers.Turn(on)
 	}
