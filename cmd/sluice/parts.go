@@ -361,8 +361,8 @@ func (d *daemon) makeMetrics() error {
 		metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if d.shared.Metrics != nil {
-		all.MustRegister(d.shared.Metrics)
+	for _, c := range d.shared.Metrics {
+		all.MustRegister(c)
 	}
 	if d.issued != nil {
 		all.MustRegister(acmeMetrics(d.issued))
@@ -375,9 +375,6 @@ func (d *daemon) makeMetrics() error {
 	}
 	if d.across != nil {
 		all.MustRegister(metric.Collector(d.across.Collect))
-	}
-	if d.shared.EtcdMetrics != nil {
-		all.MustRegister(d.shared.EtcdMetrics)
 	}
 	d.numbers = all
 	return nil

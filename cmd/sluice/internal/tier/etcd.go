@@ -7,13 +7,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/edge/metric"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
 )
@@ -36,7 +35,8 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 	if err != nil {
 		return err
 	}
-	s.Local, s.EtcdStatus, s.EtcdMetrics = in.List, in.Status, newEtcdMetrics(in)
+	s.Local, s.EtcdStatus = in.List, in.Status
+	s.Metrics = append(s.Metrics, etcdMetrics(in))
 	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
@@ -66,35 +66,17 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 }
 
 // etcdMetrics shows to Prometheus how etcd is.
-type etcdMetrics struct {
-	etcd *rulelist.Etcd
-
-	up, wrong, puts *prometheus.Desc
-}
-
-func newEtcdMetrics(e *rulelist.Etcd) prometheus.Collector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("sluice_etcd_"+name, help, labels, nil)
-	}
-	return &etcdMetrics{
-		etcd: e,
-		up: desc("up",
-			"Whether etcd answers, over which edges of several PoPs have the same rules."),
-		wrong: desc("wrong_values",
-			"Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays."),
-		puts: desc("puts_total",
-			"Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result"),
-	}
-}
-
-func (m *etcdMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
-
-func (m *etcdMetrics) Collect(ch chan<- prometheus.Metric) {
-	puts, wrong := m.etcd.Counts()
-	ch <- prometheus.MustNewConstMetric(m.up, prometheus.GaugeValue, number(m.etcd.Up()))
-	ch <- prometheus.MustNewConstMetric(m.wrong, prometheus.GaugeValue, float64(wrong))
-	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict,
-		"failed": puts.Failed} {
-		ch <- prometheus.MustNewConstMetric(m.puts, prometheus.CounterValue, float64(n), result)
+func etcdMetrics(e *rulelist.Etcd) metric.Collector {
+	return func(to metric.Sink) {
+		puts, wrong := e.Counts()
+		to.Whether(e.Up(), "sluice_etcd_up",
+			"Whether etcd answers, over which edges of several PoPs have the same rules.")
+		to.Gauge(float64(wrong), "sluice_etcd_wrong_values",
+			"Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays.")
+		for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict,
+			"failed": puts.Failed} {
+			to.Count(n, "sluice_etcd_puts_total",
+				"Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result", result)
+		}
 	}
 }

@@ -22,8 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -36,6 +34,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/metric"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/across"
@@ -52,16 +51,15 @@ type Shared struct {
 	Table   *counter.Table
 	Blocks  *mitigation.Table
 	Tier    edge.Tier
-	Metrics prometheus.Collector // nil: none beside the edge's own
-	Machine *pop.Machine         // nil: it counts alone
+	Metrics []metric.Collector // beside the edge's own
+	Machine *pop.Machine       // nil: it counts alone
 	// Do sends a command to a node beside the machine, and waits for the answer; nil: there is no
 	// tier.
 	Do    func(context.Context, wire.Command) wire.Result
 	Rules *RuleStore
 	Local *rulelist.List // nil: changes of rules are in the PoP's list
-	// EtcdStatus and EtcdMetrics are of the etcd that rules are in; nil: they are in none.
-	EtcdStatus  func() control.EtcdStatus
-	EtcdMetrics prometheus.Collector
+	// EtcdStatus is of the etcd that rules are in; nil: they are in none.
+	EtcdStatus func() control.EtcdStatus
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
@@ -192,7 +190,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		}
 		s.warnWithoutDisk()
 	}
-	s.Metrics = newMetrics(tier, machine)
+	s.Metrics = append(s.Metrics, metricsOf(tier, machine))
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
 		Fetch: func(rule *algorithm.Spec, source counter.Source) {

@@ -98,24 +98,19 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ready, markReady, err := os.Pipe()
-	if err != nil {
-		return err
+	var pipes [3][2]*os.File // each with its reading end first
+	for i := range pipes {
+		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
+			for _, p := range pipes[:i] {
+				p[0].Close()
+				p[1].Close()
+			}
+			return err
+		}
 	}
+	ready, out, countersOut := pipes[0][0], pipes[1][1], pipes[2][1]
 	defer ready.Close()
-	state, out, err := os.Pipe()
-	if err != nil {
-		markReady.Close()
-		return err
-	}
-	counters, countersOut, err := os.Pipe()
-	if err != nil {
-		markReady.Close()
-		state.Close()
-		out.Close()
-		return err
-	}
-	files = append(files, markReady, state, counters)
+	files = append(files, pipes[0][1], pipes[1][0], pipes[2][0])
 	defer func() {
 		if err != nil {
 			out.Close()
@@ -235,53 +230,49 @@ func duplicate(s socket) (*os.File, error) {
 func (h *Handover) sendBits(out *os.File, final bool) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
+	var failed error
+	send := func(v any) {
+		if failed == nil {
+			failed = e.Encode(v)
+		}
+	}
 	before, now := h.sent, time.Now()
 	h.sent = now
 	if h.Membership != nil {
 		if m := h.Membership(); m != "" {
-			if err := e.Encode(handed{Membership: m}); err != nil {
-				return err
-			}
+			send(handed{Membership: m})
 		}
 	}
 	if h.OperatorLog != nil { // before mitigations: one that has begun after a lift must stay
-		if err := e.Encode(handed{OperatorLog: h.OperatorLog()}); err != nil {
-			return err
-		}
+		send(handed{OperatorLog: h.OperatorLog()})
 	}
 	if h.Rules != nil {
-		if err := e.Encode(handed{Rules: h.Rules()}); err != nil {
-			return err
-		}
+		send(handed{Rules: h.Rules()})
 	}
 	for m := range h.Server.InForce(now) {
-		if m.Learned.Before(before) {
-			continue
+		if !m.Learned.Before(before) {
+			send(m)
 		}
-		if err := e.Encode(m); err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 	}
 	list := h.Events.Since(h.event)
 	for i := len(list) - 1; i >= 0; i-- { // the oldest first
-		if err := e.Encode(handed{Event: &list[i]}); err != nil {
-			return err
-		}
+		send(handed{Event: &list[i]})
 		h.event = list[i].Number
 	}
 	if final || h.heavy == nil {
 		var heavy []control.HeavyHanded
 		heavy, h.heavy = h.Server.HandHeavy(h.heavy)
 		for i := range heavy {
-			if err := e.Encode(handed{Heavy: &heavy[i]}); err != nil {
-				return err
-			}
+			send(handed{Heavy: &heavy[i]})
 		}
 	}
-	if err := w.WriteByte('\n'); err != nil {
-		return err
+	if failed == nil {
+		failed = w.WriteByte('\n')
 	}
-	return w.Flush()
+	return errors.Join(failed, w.Flush())
 }
 
 // handed is a line of what is handed over: a mitigation, what operators said, an event, or one of
