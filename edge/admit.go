@@ -255,10 +255,6 @@ func (x *Exchange) claims() *message.Refusal {
 func (x *Exchange) note() {
 	d := &x.decision
 	d.Tally()
-	if x.snap.tries != nil {
-		x.tried = d.Tries(x.tried[:0])
-		x.snap.tries.Decided(x.tried)
-	}
 	x.told = x.told[:0]
 	for _, decided := range x.snap.decided {
 		x.told = decided(d, x.now, x.told)

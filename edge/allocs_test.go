@@ -5,16 +5,19 @@ package edge_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/edge"
+	"sluice/edge/changes"
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
 	"sluice/edge/modules/suggest"
+	"sluice/edge/modules/try"
 	"sluice/edge/upstream"
 )
 
@@ -25,6 +28,7 @@ func TestRequestAllocations(t *testing.T) {
 	answer := append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)
 	var table strings.Builder
 	observer := observed(func(*edge.Outcome) {})
+	tried := try.Module()
 	for _, test := range []struct {
 		name, yaml string
 		change     []func(*edge.Options)
@@ -46,12 +50,18 @@ func TestRequestAllocations(t *testing.T) {
 			[]func(*edge.Options){observer}},
 		{"proxied, one rule, sampled", "rules: [{name: r, limit: 1000000000}]",
 			[]func(*edge.Options){edgetest.Using(suggest.Module())}},
+		{"proxied, one rule, two tried", "rules: [{name: r, limit: 1000000000}]",
+			[]func(*edge.Options){edgetest.Using(tried)}},
 		{"refused by a limit, observed", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]",
 			[]func(*edge.Options){observer}},
 	} {
 		c := edgetest.Parse(t, "source: {trust: [0.0.0.0/0], trust_everybody: true}\n"+
 			"origins: [{servers: ['http://127.0.0.1:9']}]\n"+test.yaml)
 		s := edgetest.NewServer(t, c, test.change...)
+		if strings.HasSuffix(test.name, "tried") {
+			tried.Changes.Apply([]changes.Change{trying("a", 1), trying("b", 1_000_000)}, time.Now(),
+				slog.New(slog.DiscardHandler))
+		}
 		o := s.Upstreams().All[0]
 		serve := func() {
 			link := &upstream.Link{Conn: &edgetest.Repeater{Text: answer}, Origin: o}
@@ -72,4 +82,10 @@ func TestRequestAllocations(t *testing.T) {
 		fmt.Fprintf(&table, "%-38s %.0f\n", test.name, each)
 	}
 	golden.Check(t, "allocations.txt", []byte(table.String()))
+}
+
+// trying is a change by which a limit is tried.
+func trying(name string, limit int) changes.Change {
+	return changes.Read("try:"+name, 1, 1, time.Now(), fmt.Sprintf(
+		`{"does":"try","rule":{"limit":%d},"until":"2100-01-01T00:00:00Z"}`, limit))
 }

@@ -52,7 +52,6 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
-	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -93,7 +92,6 @@ type Server struct {
 	pools     pools
 
 	observed
-	tries  tryout.Registry
 	name   string
 	events *events.Log
 	warn   func(message string, args ...any)

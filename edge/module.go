@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/edge/bearer"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -61,10 +62,23 @@ type Module struct {
 	// Answer adds to what this edge shows what it says to a question that is asked of each edge of
 	// the PoP. It reports false if the question is not the module's.
 	Answer func(to *view.Part, question string, now time.Time) bool
-	Routes []route.Route // what it adds to the operators' API
+	// Changes is of what operators change of something of the module's; nil: there is none.
+	Changes *Changes
+	Routes  []route.Route // what it adds to the operators' API
 	// Commands are what it adds to those of sluice. Flags keep what they were set to: a command runs
 	// once.
 	Commands []operator.Command
+}
+
+// Changes is of what operators change that is no rule's: of Kind the module's name. It is kept and
+// travels to all edges as what they change of rules does; a route makes it by route.API.Order.
+type Changes struct {
+	// Apply puts in force here what stands of some changes, by name and the newest first, and
+	// returns those that cannot be. It is called when there are others, when one of them ends, and
+	// after each reload.
+	Apply func(list []changes.Change, now time.Time, log *slog.Logger) []changes.Refused
+	// Text is of the event that another edge has made one.
+	Text func(*changes.Change) string
 }
 
 // Calls are how programs may call a module.
@@ -119,6 +133,9 @@ type Points struct {
 	// Answers are called before an answer of the edge's own goes out.
 	Answers   []func(*Exchange)
 	Observers []Observer
+	// Trials are rules that are tried beside those in force: each counts as a shadow, by counters of
+	// its own, and only Decided sees what it says (rules.Decision.Trials). Tally is of one alone.
+	Trials []rules.Trial
 	// Closed is called with the source of each connection that is closed because it is blocked.
 	Closed func(netip.Prefix)
 	// InForce is called as the configuration comes into force, before the first request under it;
@@ -260,6 +277,7 @@ func (s *Server) prepare(c *config.Config, to *snapshot) (*Setup, error) {
 				to.answered = append(to.answered, o.Answered)
 			}
 		}
+		to.trials = append(to.trials, p.Trials...)
 		if p.Closed != nil {
 			to.closed = append(to.closed, p.Closed)
 		}
@@ -324,6 +342,38 @@ func (all Modules) Reload(ctx context.Context, c *config.Config) (done func()) {
 			done()
 		}
 	}
+}
+
+// Change has the modules put in force what operators have changed of theirs, of all that they have
+// changed, and returns what of it cannot be.
+func (all Modules) Change(list []changes.Change, now time.Time,
+	log *slog.Logger) (refused []changes.Refused) {
+	own := make(map[string][]changes.Change)
+	for _, c := range list {
+		if c.Kind != "" && all.changes(c.Kind) == nil {
+			refused = append(refused, changes.Refused{Change: c, Err: c.Unknown()})
+		}
+		own[c.Kind] = append(own[c.Kind], c)
+	}
+	for _, m := range all {
+		if m.Changes != nil {
+			refused = append(refused, m.Changes.Apply(own[m.Name], now, log)...)
+		}
+	}
+	return refused
+}
+
+// ChangeText is of the event that another edge has made a change that a module has put in force.
+func (all Modules) ChangeText(c *changes.Change) string { return all.changes(c.Kind).Text(c) }
+
+// changes is of the module of a name; nil: there is none.
+func (all Modules) changes(name string) *Changes {
+	for _, m := range all {
+		if m.Name == name {
+			return m.Changes
+		}
+	}
+	return nil
 }
 
 // State adds what operators should know of modules.

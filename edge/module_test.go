@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/edge"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
 	"sluice/edge/limiter"
@@ -208,6 +210,105 @@ func TestDecidedAndAnswered(t *testing.T) {
 	e.Answer(part, "is it coffee", time.Now())
 	if string(part.Answers["is it tea"]) != `"yes"` || string(part.Answers["is it coffee"]) == `"yes"` {
 		t.Errorf("%s", part.Answers)
+	}
+}
+
+// Rules of a module are tried beside those in force: they refuse nobody, are shown nowhere, and an
+// observer is told what they say. Where the module wants others, they are others from then on, while
+// those in force go on counting. One that cannot be tried keeps nothing else from being in force.
+func TestTrials(t *testing.T) {
+	tally, limit := rules.NewTally(), uint32(1)
+	results := make(chan rules.TrialResult, 9)
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(),
+		"rules: [{name: r, limit: 4, window: 1h, mitigation_timeout: 0}]",
+		edge.Module{Name: "m", Prepare: func(s *edge.Setup) (edge.Points, error) {
+			if limit == 0 {
+				return edge.Points{}, nil
+			}
+			tried, err := rules.Triable(rules.Default("m:a", limit))
+			never := tried
+			never.Name, never.Key = "m:b", []string{"no such key"}
+			return edge.Points{Trials: []rules.Trial{{Config: never}, {Config: tried, Tally: tally}},
+				Observers: []edge.Observer{{Decided: func(d *rules.Decision, _ time.Time,
+					to []edge.Told) []edge.Told {
+					for r := range d.Trials {
+						results <- r
+					}
+					return to
+				}}}}, err
+		}})
+	for i, test := range []struct {
+		limit         uint32
+		status        int
+		refuses, moot bool
+	}{{1, 200, false, false}, {1, 200, true, false}, {9, 200, false, false}, {0, 200, false, false},
+		{9, 429, false, true}} {
+		if limit != test.limit {
+			limit = test.limit
+			edgetest.Must(t, e.Renew())
+		}
+		resp, _ := e.Get("/")
+		if policy := resp.Header.Get("RateLimit-Policy"); resp.StatusCode != test.status ||
+			strings.Contains(policy, "m:") {
+			t.Errorf("%d: %d, want %d; policy %q", i, resp.StatusCode, test.status, policy)
+		}
+		switch len(results) {
+		case 0:
+			if limit != 0 {
+				t.Errorf("%d: nothing is tried", i)
+			}
+		case 1:
+			if r := <-results; limit == 0 || r.Tally != tally || r.Refuses != test.refuses ||
+				r.Moot != test.moot {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
+	}
+	if len(e.Rules()) != 1 || e.Metrics()["sluice_rules_generation"] != 1 {
+		t.Errorf("%v are in force, after %v", e.Rules(), e.Metrics())
+	}
+}
+
+// What operators change that is no rule's goes to the module whose name is its kind, and is refused
+// where no module has it.
+func TestChangesOfModules(t *testing.T) {
+	var got []string
+	of := func(name string) edge.Module {
+		return edge.Module{Name: name, Changes: &edge.Changes{
+			Apply: func(list []changes.Change, _ time.Time, _ *slog.Logger) (no []changes.Refused) {
+				for _, c := range list {
+					got = append(got, name+" "+c.Name)
+					if c.Name == "bad" {
+						no = append(no, changes.Refused{Change: c, Err: errors.New("it is bad")})
+					}
+				}
+				return no
+			},
+			Text: func(c *changes.Change) string { return name + " was told of " + c.Name }}}
+	}
+	use := edge.Modules{of("tea"), {Name: "milk"}, of("cake")}
+	var list []changes.Change
+	for i, subject := range []string{"cake:bad", "cake:plum", "login", "milk:warm", "tea:green",
+		"water:cold"} {
+		list = append(list, changes.Read(subject, uint64(i), 1, time.Now(), `{"does":"pour"}`))
+		if s := list[i].Subject(); s != subject {
+			t.Errorf("%s travels as %s", subject, s)
+		}
+	}
+	var refused []string
+	for _, r := range use.Change(list, time.Now(), slog.New(slog.DiscardHandler)) {
+		refused = append(refused, r.Change.Subject()+": "+r.Err.Error())
+	}
+	const unknown = `: it does what this edge does not know: "pour"`
+	if diff := cmp.Diff([]string{"milk:warm" + unknown, "water:cold" + unknown,
+		"cake:bad: it is bad"}, refused); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"tea green", "cake bad", "cake plum"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if text := use.ChangeText(&list[4]); text != "tea was told of green" {
+		t.Error(text)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
 
@@ -53,17 +52,4 @@ func (s *Server) aboutSource(question string) (said json.RawMessage) {
 		said, _ = json.Marshal(s.LookDigest(here, source))
 	}
 	return said
-}
-
-// AnswerTry adds to a part what this edge says of a try.
-func (s *Server) AnswerTry(p *view.Part, question, name string, now time.Time) {
-	run, _ := s.tries.Run(name)
-	if run == nil {
-		p.Answer(question, json.RawMessage(`{}`)) // there is no such version
-		return
-	}
-	part := s.TryPart(run, now)
-	short := func(sources int) func() json.RawMessage { return func() json.RawMessage { return part.Short(sources) } }
-	p.Answer(question, part.Short(tryout.Sampled), short(tryout.Sampled/4),
-		short(tryout.Sampled/16))
 }

@@ -42,8 +42,7 @@ type Exchange struct {
 	buf, values []byte            // what the reply points to
 	read        func(part []byte) // decision.ReadAnswer
 
-	tried []rules.TriedResult // what rules that are only tried say of it
-	told  []Told              // who is told which status an origin answers with
+	told []Told // who is told which status an origin answers with
 
 	watchers []Watcher       // those of the request,
 	attempts []proxy.Watcher // and as the proxy knows them
@@ -91,7 +90,7 @@ func (x *Exchange) begin(f Front) {
 	x.peer, x.named = f.Peer()
 	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0],
 		keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
-	x.values, x.tried, x.told = x.values[:0], x.tried[:0], x.told[:0]
+	x.values, x.told = x.values[:0], x.told[:0]
 	x.watchers, x.attempts = x.watchers[:0], x.attempts[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
@@ -262,9 +261,6 @@ func (x *Exchange) finish() (hijacked bool) {
 		}
 	}
 	r.add("X-Request-ID", x.requestID())
-	if len(x.tried) > 0 && r.from == fromOrigin {
-		x.snap.tries.Answered(x.tried, r.Status)
-	}
 	if r.from == fromOrigin {
 		for _, t := range x.told {
 			t.Answered(r.Status)

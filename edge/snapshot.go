@@ -19,7 +19,6 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/token/verify"
-	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -53,6 +52,7 @@ type snapshot struct {
 	facts         []*key.Fact
 	actions       map[rules.Action]func(*Exchange, *rules.Rule) bool
 	hellos        []func(*tls.ClientHelloInfo) any
+	trials        []rules.Trial
 
 	// Strict-Transport-Security of answers over TLS; nil: the edge says none
 	hsts []byte
@@ -64,8 +64,7 @@ type snapshot struct {
 	refusals map[*rules.Text]*message.Common // but for variants of rules
 	tokens   *verify.Verifier                // nil: no rule needs a claim
 	// Names of headers that tell origins what is over a limit: those of clients are dropped
-	tags  [][]byte
-	tries *tryout.Runs // rules that are only tried; nil: none
+	tags [][]byte
 	// And of those in which origins say what a request costs: no client sees them
 	prices [][]byte
 }
@@ -85,16 +84,7 @@ func (s *Server) view() control.View {
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
-	before := s.snap.Load()
-	var tries *tryout.Runs
-	if before != nil {
-		tries = before.tries
-	}
-	next, err := s.newSnapshot(c, tries, before)
-	// Nothing that is only tried keeps a configuration from being in force
-	if err != nil && tries != nil {
-		next, err = s.newSnapshot(c, nil, before)
-	}
+	next, err := s.newSnapshot(c, s.snap.Load())
 	if err != nil {
 		s.Failed()
 		return err
@@ -104,13 +94,13 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
-// Try has these rules tried beside those in force from now on, and no others. Those that were tried
-// before go on counting. If they cannot be, those that were tried still are.
-func (s *Server) Try(list []tryout.Order, now time.Time) error {
+// Renew has modules prepare anew under the configuration in force, because what one of them has to
+// do is not what it was. After an error what was in force stays.
+func (s *Server) Renew() error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
 	before := s.snap.Load()
-	next, err := s.newSnapshot(before.config, s.tries.Set(list, now), before)
+	next, err := s.newSnapshot(before.config, before)
 	if err != nil {
 		return err
 	}
@@ -119,16 +109,8 @@ func (s *Server) Try(list []tryout.Order, now time.Time) error {
 	return nil
 }
 
-// TryPart is what this edge has seen of a try.
-func (s *Server) TryPart(r *tryout.Run, now time.Time) *tryout.Part { return r.Part(s.secret, now) }
-
-// Tries are the rules that are tried here, and those that were.
-func (s *Server) Tries() *tryout.Registry { return &s.tries }
-
-// newSnapshot makes a snapshot of c, with rules that are tried beside those of c, after before;
-// nil: it is the first.
-func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
-	before *snapshot) (*snapshot, error) {
+// newSnapshot makes a snapshot of c, after before; nil: it is the first.
+func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -142,7 +124,7 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err != nil {
 		return nil, err
 	}
-	now := &snapshot{generation: 1, config: c, tries: tries, since: time.Now()}
+	now := &snapshot{generation: 1, config: c, since: time.Now()}
 	setup, err := s.prepare(c, now)
 	if err != nil {
 		return nil, err
@@ -153,8 +135,9 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
 	if err != nil {
 		return nil, err
 	}
-	if err := set.Try(tries.Rules(), defaults, tries.Tally); err != nil {
-		return nil, err
+	// Nothing that is only tried keeps a configuration from being in force
+	if err := set.Try(now.trials, defaults); err != nil {
+		s.warn("a rule cannot be tried on this edge", "error", err)
 	}
 	now.rules, now.hash, setup.Made = set, config.Hash(set.Configs()), set
 	now.sources, now.useLists = address.NewSources(c.Source), useLists

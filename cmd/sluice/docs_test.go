@@ -86,7 +86,7 @@ var (
 	quoted   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 	separate = regexp.MustCompile(`&&|\|\||[|;&]`)
 	variable = regexp.MustCompile(`^[A-Z_]+=\S* `)
-	route    = regexp.MustCompile(`(?:-X ([A-Z]+) )?'?(?:http://)?(?:localhost|127\.0\.0\.1):8081(/[^' ?]*)`)
+	routed   = regexp.MustCompile(`(?:-X ([A-Z]+) )?'?(?:http://)?(?:localhost|127\.0\.0\.1):8081(/[^' ?]*)`)
 )
 
 // What goes wrong if a block for a shell has a command, a flag or a route that is no more: whoever copies it is told that there is none. The
@@ -118,7 +118,7 @@ func TestShellBlocks(t *testing.T) {
 			}
 			for i, line := range strings.Split(block.Text, "\n") {
 				at := fmt.Sprintf("%s:%d", name, block.Line+i)
-				for _, m := range route.FindAllStringSubmatch(line, -1) {
+				for _, m := range routed.FindAllStringSubmatch(line, -1) {
 					if method := m[1] + strings.Repeat("GET", 1-min(1, len(m[1]))); !slices.ContainsFunc(routes, func(r *regexp.Regexp) bool { return r.MatchString(method + " " + m[2]) }) {
 						t.Errorf("%s: the API has no %s %s", at, method, m[2])
 					}

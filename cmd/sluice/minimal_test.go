@@ -49,3 +49,12 @@ func TestMinimal(t *testing.T) {
 		}
 	}
 }
+
+// Commands of modules are not there.
+func TestMinimalCommands(t *testing.T) {
+	for _, name := range []string{"challenge", "import", "maintenance", "suggest", "try"} {
+		if _, known := findCommand(name); known {
+			t.Errorf("a minimal program has sluice %s", name)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/suggest"
 	"sluice/edge/modules/tracing"
+	"sluice/edge/modules/try"
 	"sluice/edge/modules/verified"
 	"sluice/edge/modules/wall"
 )
@@ -37,7 +38,7 @@ func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modul
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(),
-		suggest.Module(), importer.Module()}
+		suggest.Module(), importer.Module(), try.Module()}
 }
 
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs

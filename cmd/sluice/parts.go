@@ -206,10 +206,6 @@ func (d *daemon) makeViewer() {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
 		p := d.server.Part(view.NewLoad(families), now)
 		for _, q := range asked {
-			if name, is := view.AboutTry(q); is {
-				d.server.AnswerTry(p, q, name, now)
-				continue
-			}
 			d.server.Answer(p, q, now)
 		}
 		return p
@@ -388,7 +384,7 @@ func (d *daemon) serveOperators() {
 		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look,
 			State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
 			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
-			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self,
+			Edit:   reload.edit, Order: reload.order, Self: reload.self,
 			Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken,
 			Plans: d.keeper, Vouch: connections.Vouch}),

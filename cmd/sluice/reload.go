@@ -26,7 +26,6 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/operator"
 	"sluice/edge/rules"
-	"sluice/edge/tryout"
 	"sluice/pop"
 	"sluice/pop/operatorlog"
 	"sluice/pop/placement"
@@ -55,7 +54,7 @@ type reloader struct {
 	base  *config.Config
 	laid  uint64 // this version of the store's
 	known map[operatorlog.Mark]bool
-	tries []tryout.Order
+	ends  time.Time // what operators changed of modules' own is not what it was then; zero: never
 	about member.About
 
 	overlay atomic.Pointer[changes.Overlay]
@@ -250,8 +249,8 @@ func (r *reloader) watch(ctx context.Context) {
 	}
 }
 
-// follow puts in force what operators change at other edges, and ends tries, until ctx is done. A
-// reload that waits for a list does not hold it up.
+// follow puts in force what operators change at other edges, and ends what they gave an end, until
+// ctx is done. A reload that waits for a list does not hold it up.
 func (r *reloader) follow(ctx context.Context) {
 	timer := time.NewTimer(beat.In(time.Now(), beat.Period))
 	defer timer.Stop()
@@ -268,7 +267,7 @@ func (r *reloader) follow(ctx context.Context) {
 		case <-moved:
 			moved = nil
 		case <-timer.C:
-			r.endTries(time.Now())
+			r.endChanges(time.Now())
 			timer.Reset(beat.In(time.Now(), beat.Period))
 		}
 	}

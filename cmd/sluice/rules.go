@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/cmd/sluice/internal/settings"
@@ -15,6 +14,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/route"
 	"sluice/edge/rules"
 	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
@@ -43,10 +43,12 @@ func (r *reloader) lay(base *config.Config) error {
 		}
 	}
 	r.base, r.laid = base, version
+	now := time.Now()
+	r.ends = nextEnd(list, now)
 	var refused []operatorlog.Mark
 	why := make(map[operatorlog.Mark]error)
-	for _, f := range append(r.try(list, time.Now()), o.Refused...) {
-		mark := entries[f.Index].Mark()
+	for _, f := range append(r.modules.Change(list, now, r.log), o.Refused...) {
+		mark := operatorlog.Mark{Edge: f.Change.Maker, Generation: f.Change.Version}
 		refused, why[mark] = append(refused, mark), f.Err
 	}
 	slices.SortFunc(refused,
@@ -69,22 +71,18 @@ func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Cha
 		if r.known[mark] || r.known == nil && why[mark] == nil {
 			continue
 		}
-		name, tried := strings.CutPrefix(c.Name, changes.TrialPrefix)
-		newest := i == 0 || entries[i-1].Rule != c.Name
-		e := events.Event{Time: time.Now(), Rule: name, Who: c.Who, From: c.From + " at " + c.Edge}
+		newest := i == 0 || entries[i-1].Rule != entries[i].Rule
+		e := events.Event{Time: time.Now(), Rule: c.Name, Who: c.Who, From: c.From + " at " + c.Edge}
 		switch {
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays",
 				why[mark])
 			r.log.Error("a change of a rule cannot be in force on this edge: what was stays",
-				"rule", c.Name, "version", c.Version, "at", c.Edge, "error",
+				"rule", c.Subject(), "version", c.Version, "at", c.Edge, "error",
 				settings.Sentence(why[mark]))
-		case tried:
-			e.Kind, e.New = events.Rule, string(c.Rule)
-			if e.Text = "a rule is tried, at the word of another edge"; c.Does == changes.Stop {
-				e.Text = "a try is stopped, at the word of another edge"
-			}
+		case c.Kind != "":
+			e.Kind, e.Text, e.New = events.Rule, r.modules.ChangeText(c), string(c.Rule)
 		// Older ones were in force for a moment, if at all
 		case newest || c.At.After(r.about.Started):
 			e.Old, e.New = now.Made(c)
@@ -234,23 +232,14 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	}
 	now := time.Now()
 	c.Edge = r.name
-	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
+	var until time.Time
 	if c.Does == changes.Restore {
-		w.End = now.Add(operatorlog.LongestAway) // then nothing is left of what it replaced
+		until = now.Add(operatorlog.LongestAway) // then nothing is left of what it replaced
 	}
-	switch mark, err = r.store.Add(w, r.laid, now); {
+	switch mark, err = r.send(&c, now, until); {
 	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
 		return done, mark, changes.ErrMatch
-	case errors.Is(err, operatorlog.ErrFull):
-		return done, mark, control.ErrFull
-	case errors.Is(err, operatorlog.ErrLong):
-		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong,
-			len(w.Text), operatorlog.MaxText)
 	case err != nil:
-		return done, mark, err
-	}
-	r.known[mark] = true // it is recorded below
-	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
 	// Recorded now, and not when its operator gets the answer: until then others may have changed
@@ -266,6 +255,81 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who,
 		"from", c.From)
 	return done, mark, nil
+}
+
+// send puts a change in force on this edge, which records it, and sends it to the others, for whom
+// it is over at end; zero: never. r.mu is locked.
+func (r *reloader) send(c *changes.Change, now, end time.Time) (operatorlog.Mark, error) {
+	w := operatorlog.Order{Rule: c.Subject(), Kind: operatorlog.Change, Start: now, End: end,
+		Text: c.Text()}
+	mark, err := r.store.Add(w, r.laid, now)
+	switch {
+	case errors.Is(err, operatorlog.ErrFull):
+		return mark, control.ErrFull
+	case errors.Is(err, operatorlog.ErrLong):
+		return mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text),
+			operatorlog.MaxText)
+	case err != nil:
+		return mark, err
+	}
+	r.known[mark] = true
+	return mark, r.lay(r.base)
+}
+
+// order is route.Order.
+func (r *reloader) order(do func() (*changes.Change, string, error)) (o route.Ordered, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.caughtUp(); err != nil {
+		return o, err
+	}
+	c, text, err := do()
+	if err != nil || c == nil {
+		return o, err
+	}
+	c.Edge = r.name
+	now := time.Now()
+	mark, err := r.send(c, now, c.Until.Add(operatorlog.ClockSkew))
+	if err != nil {
+		return o, err
+	}
+	r.events.Add(events.Event{Time: now, Kind: events.Operator, Text: text, Rule: c.Name,
+		Who: c.Who, From: c.From})
+	r.log.Info(c.Kind, "name", c.Name, "does", string(c.Does), "who", c.Who, "from", c.From)
+	o = route.Ordered{Version: mark.Generation, Maker: mark.Edge,
+		Alone: r.store.Origin == changes.Local && r.machine != nil}
+	if r.store.Await != nil {
+		o.Await = func() *control.Spread {
+			return r.store.Await(func() tier.Made {
+				_ = r.catchUp() // it logs
+				return tier.Made{Rule: c.Subject(), Marks: []operatorlog.Mark{mark}}
+			}).Spread
+		}
+	}
+	return o, nil
+}
+
+// nextEnd is when the first of some changes of modules' own ends; zero: none does.
+func nextEnd(list []changes.Change, now time.Time) (first time.Time) {
+	for i := range list {
+		if until := list[i].Until; list[i].Kind != "" && until.After(now) &&
+			(first.IsZero() || until.Before(first)) {
+			first = until
+		}
+	}
+	return first
+}
+
+// endChanges has what modules do without a change of their own that has ended.
+func (r *reloader) endChanges(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends.IsZero() || now.Before(r.ends) {
+		return
+	}
+	if err := r.lay(r.base); err != nil {
+		r.log.Error("what operators changed has ended, and stays in force", "error", err)
+	}
 }
 
 // hidden warns of rules of the file that have changed while an operator's change of them stays in

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/tryout"
+	"sluice/edge/modules/try"
 	"sluice/edge/view"
 )
 
@@ -41,22 +41,22 @@ func TestTry(t *testing.T) {
 		send(fmt.Sprint("key-", i), n)
 		requests, refused = requests+n, refused+max(n-limit, 0)
 	}
-	var try struct {
+	var shown struct {
 		Ended  bool
-		Result tryout.Result
+		Result try.Result
 		Edges  []view.Edge
 	}
 	look := func(p *process, method string) {
 		t.Helper()
 		status, body := p.admin(method, "/v1/tries/try-1?scope=pop")
-		if err := json.Unmarshal([]byte(body), &try); err != nil || status != 200 {
+		if err := json.Unmarshal([]byte(body), &shown); err != nil || status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
 	}
 	look(edges[1], "GET")
-	r := &try.Result
-	if int(r.Requests) != requests || r.Sources != (tryout.Number{N: 5}) || r.RefusedSources != (tryout.Number{N: 2}) || r.Honest != (tryout.Number{N: 2}) || r.Known != r.Refused || r.Well != r.Refused || missing(try.Edges) != "" {
-		t.Errorf("%+v %v", r, try.Edges)
+	r := &shown.Result
+	if int(r.Requests) != requests || r.Sources != (try.Number{N: 5}) || r.RefusedSources != (try.Number{N: 2}) || r.Honest != (try.Number{N: 2}) || r.Known != r.Refused || r.Well != r.Refused || missing(shown.Edges) != "" {
+		t.Errorf("%+v %v", r, shown.Edges)
 	}
 	// An edge knows of what another admitted a round trip later, and more is waited for far below a limit.
 	if off := refused - int(r.Refused); off < -2 || off > 6 {
@@ -71,13 +71,13 @@ func TestTry(t *testing.T) {
 		}
 	}
 	look(edges[1], "DELETE")
-	if !try.Ended || int(r.Requests) != requests {
-		t.Errorf("stopped: %+v", try)
+	if !shown.Ended || int(r.Requests) != requests {
+		t.Errorf("stopped: %+v", shown)
 	}
 	send("key-0", 2)
 	look(edges[0], "GET")
-	if !try.Ended || int(r.Requests) != requests {
-		t.Errorf("it goes on: %+v", try)
+	if !shown.Ended || int(r.Requests) != requests {
+		t.Errorf("it goes on: %+v", shown)
 	}
 	for args, want := range map[string]string{
 		"try list":                         "TRY    STATE  REQUESTS HERE",

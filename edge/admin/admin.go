@@ -48,9 +48,7 @@ type Options struct {
 	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
-	// Try begins a try, and StopTry ends one before its time; nil: nothing can be tried.
-	Try     func(Try) (Begun, error)
-	StopTry func(name string, by control.Operator) (Begun, error)
+	Order   route.Order               // of changes that are no rule's
 	Self    func() control.EdgeStatus // this edge, where it counts alone
 	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
 	State   func() control.State      // what is not as it should be; nil: nobody knows
@@ -88,7 +86,7 @@ func New(o Options) http.Handler {
 	}
 	for _, r := range o.Edge.Routes() {
 		private.HandleFunc(r.Pattern, func(w http.ResponseWriter, q *http.Request) {
-			r.Serve(&route.API{Edge: o.Edge.Admin, View: o.View}, w, q)
+			r.Serve(&route.API{Edge: o.Edge.Admin, View: o.View, Order: o.Order}, w, q)
 		})
 	}
 	for pattern, handler := range a.public() {
@@ -131,10 +129,6 @@ func (a api) private() map[string]http.HandlerFunc {
 		"DELETE /v1/rules/{name}":        a.edit(changes.Delete),
 		"POST /v1/rules/{name}/rollback": a.edit(changes.Rollback),
 		"GET /v1/rules/{name}/history":   a.history,
-		"POST /v1/tries":                 a.beginTry,
-		"GET /v1/tries":                  a.tries,
-		"GET /v1/tries/{name}":           a.try,
-		"DELETE /v1/tries/{name}":        a.stopTry,
 		"GET /v1/config":                 a.config,
 		"GET /v1/pop":                    a.pop,
 		"GET /v1/status":                 a.state,

@@ -24,6 +24,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/suggest"
+	"sluice/edge/modules/try"
 	"sluice/edge/route"
 	"sluice/mitigation"
 )
@@ -34,7 +35,7 @@ rules: [{name: login, match: {path: /login}, limit: 5}]
 `
 
 // withRoutes are the modules that have routes: TestRoutesInDocument in cmd/sluice looks for others.
-var withRoutes = edge.Modules{maintenance.Module(), suggest.Module()}
+var withRoutes = edge.Modules{maintenance.Module(), suggest.Module(), try.Module()}
 
 func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()

@@ -8,6 +8,9 @@
 // file's rule. So a rule's past is the list of its changes, and to go back is to say an old one
 // again.
 //
+// What operators change of something of a module's (Kind) travels in the same list, and is in no
+// overlay: the module puts it in force.
+//
 // Overlay does all of it on values. Where changes are kept, how they reach other edges, and how
 // rules are put in force is others' to say.
 package changes
@@ -31,21 +34,14 @@ const (
 	Set     Does = "set"     // the rule is Rule, whole
 	Remove  Does = "removed" // there is no such rule, even if the file has one
 	Restore Does = "file"    // the file's rule is in force
-
-	// Of a name that begins with Tried, which no rule has: Rule is tried beside those in force,
-	// until Until, or not any more.
-	Try  Does = "try"
-	Stop Does = "stop"
 )
 
-// TrialPrefix begins the name under which a try travels. It is in no overlay: tryout.InForce tells
-// which are.
-const TrialPrefix = "try:"
-
-// Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version
-// and time.
+// Change is what an operator said of a rule, or of something of a module's. Its JSON is how it
+// travels, beside its Subject, version and time.
 type Change struct {
-	Name    string `json:"-"` // of the rule
+	// The name of the module whose it is, which says what Does may be; "": it is of a rule
+	Kind    string `json:"-"`
+	Name    string `json:"-"`
 	Version uint64 `json:"-"`
 	// The edge's number: of one version the change of the higher stands
 	Maker uint64    `json:"-"`
@@ -63,9 +59,17 @@ type Change struct {
 	Edge  string   `json:"edge,omitempty"` // the one that he spoke to
 	To    *uint64  `json:"to,omitempty"`   // of a rollback: the version that it went back to
 
-	Until time.Time `json:"until,omitzero"` // of a Try: its end
+	Until time.Time `json:"until,omitzero"` // its end; zero: it has none
 
 	wrong error // it is no Change that this edge understands
+}
+
+// Subject is the name under which a change travels. Names of rules have no colon.
+func (c *Change) Subject() string {
+	if c.Kind == "" {
+		return c.Name
+	}
+	return c.Kind + ":" + c.Name
 }
 
 // Text is the change as it travels.
@@ -75,17 +79,25 @@ func (c *Change) Text() string {
 }
 
 // Read reads a change that Text wrote, perhaps at an edge of a later version, or of one before.
-func Read(name string, version, maker uint64, at time.Time, text string) Change {
+func Read(subject string, version, maker uint64, at time.Time, text string) Change {
+	kind, name, own := strings.Cut(subject, ":")
+	if !own {
+		kind, name = "", subject
+	}
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		c = Change{wrong: err}
-	} else if tried := strings.HasPrefix(name, TrialPrefix); tried != (c.Does == Try || c.Does == Stop) ||
-		!tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
-		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
+	} else if !own && c.Does != Set && c.Does != Remove && c.Does != Restore {
+		c.wrong = c.Unknown()
 	}
 	c.Rule = config.DropGone(c.Rule)
-	c.Name, c.Version, c.Maker, c.At = name, version, maker, at
+	c.Kind, c.Name, c.Version, c.Maker, c.At = kind, name, version, maker, at
 	return c
+}
+
+// Unknown says that it does what this edge does not know.
+func (c *Change) Unknown() error {
+	return fmt.Errorf("it does what this edge does not know: %q", c.Does)
 }
 
 // Wrong is why it is no Change that this edge understands; nil: it does.
@@ -136,7 +148,6 @@ type InForce struct {
 
 // Refused is a change that cannot be in force on this edge: an older one is, or the file's.
 type Refused struct {
-	Index  int // in the list
 	Change Change
 	Err    error
 }
@@ -150,7 +161,7 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 	done := make(map[string]bool)
 	var added []string
 	for i, c := range list {
-		if strings.HasPrefix(c.Name, TrialPrefix) {
+		if c.Kind != "" {
 			continue
 		}
 		o.changes[c.Name] = append(o.changes[c.Name], c)
@@ -158,7 +169,7 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 			continue
 		}
 		if _, err := c.read(on); err != nil {
-			o.Refused = append(o.Refused, Refused{i, c, err})
+			o.Refused = append(o.Refused, Refused{c, err})
 			continue
 		}
 		done[c.Name] = true

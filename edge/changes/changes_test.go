@@ -245,7 +245,7 @@ func TestChangesOfAnotherVersion(t *testing.T) {
 		was := d.rule("login")
 		newer := Read("login", 9, 1, time.Unix(9, 0), text)
 		d.said = []Change{newer}
-		if o := d.overlay(); d.rule("login") != was || len(o.Refused) != 1 || o.Refused[0].Index != 0 || o.InForce("login").Origin != File {
+		if o := d.overlay(); d.rule("login") != was || len(o.Refused) != 1 || o.Refused[0].Change.Version != 9 || o.InForce("login").Origin != File {
 			t.Errorf("%q over the file: %s, %+v", text, d.rule("login"), o.Refused)
 		}
 		d.said = nil

@@ -13,7 +13,6 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/plans"
-	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
 
@@ -26,8 +25,24 @@ type Route struct {
 
 // API is what routes ask.
 type API struct {
-	Edge *control.Admin
-	View View
+	Edge  *control.Admin
+	View  View
+	Order Order
+}
+
+// Order has a change of something of a module's in force here, and sends it to all edges of the
+// PoP; nil: nothing can be changed here. do makes the change, with a text for the event, once
+// all others that are known here are in force and before any other comes; nil: there is none.
+type Order func(do func() (c *changes.Change, text string, err error)) (Ordered, error)
+
+// Ordered is a change that is in force here.
+type Ordered struct {
+	Version, Maker uint64 // as changes.Change has them
+	// Other edges of the PoP do not get it: there is no pop.secret_file
+	Alone bool
+	// Await waits until it is in force on all edges, or for as long as an operator waits; nil: there
+	// is this edge only.
+	Await func() *control.Spread
 }
 
 // View is the whole PoP, with what its edges say to a question; nil: nobody can be asked.
@@ -121,17 +136,28 @@ func Answer(w http.ResponseWriter, v any, err error) {
 	Reply(w, v)
 }
 
+// A StatusError is one of a route's own, with the status of the answer that says it.
+type StatusError struct {
+	Status int
+	Text   string
+}
+
+func (e *StatusError) Error() string { return e.Text }
+
 // Failed says why nothing did.
 func Failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
+	var own *StatusError
 	switch {
+	case errors.As(err, &own):
+		status = own.Status
 	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey),
-		errors.Is(err, control.ErrNotSeen), errors.Is(err, tryout.ErrNone):
+		errors.Is(err, control.ErrNotSeen):
 		status = http.StatusNotFound
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong),
 		errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err,
 			changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err,
-			control.ErrLimits), errors.Is(err, tryout.ErrRuns), errors.Is(err, tryout.ErrName):
+			control.ErrLimits):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed

@@ -77,6 +77,20 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	return match.Joined(text, c.Own)
 }
 
+// About is the rule in a few words.
+func (c *Config) About() string {
+	text := fmt.Sprintf("%d in %v", c.Limit, c.Window)
+	for _, w := range c.Windows {
+		text += fmt.Sprintf(", %d in %v", w.Limit, w.Window)
+	}
+	text += " by " + strings.Join(c.Key, ", ")
+	if !c.Match.Everything() {
+		match, _ := json.Marshal(c.Match) // numbers and texts
+		text += ", of " + string(match)
+	}
+	return text
+}
+
 // AsksTier reports whether each decision under the rule waits for the tier.
 func (c *Config) AsksTier() bool { return c.Check == limiter.Sync }
 

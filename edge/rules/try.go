@@ -40,24 +40,32 @@ func Triable(c Config) (Config, error) {
 	return c, nil
 }
 
-// Try adds rules, which must be Triable, that are tried beside those of the set: each has counters
-// of its own and says what it would do, in Decision.Tries alone. Call it once, before the set is
-// used.
-func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally) error {
+// A Trial is a rule, which must be Triable, that is tried beside those in force.
+type Trial struct {
+	Config
+	Tally *Tally // by which one knows it in Decision.Trials; nil: it is only checked
+}
+
+// Try adds rules that are tried beside those of the set: each has counters of its own and says what
+// it would do, in Decision.Trials alone. Call it once, before the set is used. Those that cannot be
+// tried are left out, and the error says why.
+func (s *Set) Try(list []Trial, defaults Defaults) (wrong error) {
 	var counters []*algorithm.Spec
 	for r, l := range s.EachLimit() {
 		counters = append(counters, l.Counter)
 		counters = append(counters, r.Asked...)
 	}
-	for _, config := range list {
-		r, err := newRule(config, defaults)
+	for _, t := range list {
+		r, err := newRule(t.Config, defaults)
+		if err == nil && (!r.Shadow || r.plans != nil || r.InFlight != nil ||
+			t.Match.Descriptors != nil) {
+			err = fmt.Errorf("rule %s: it cannot be tried", t.Name)
+		}
 		if err != nil {
-			return err
+			wrong = errors.Join(wrong, err)
+			continue
 		}
-		if !r.Shadow || r.plans != nil || r.InFlight != nil || config.Match.Descriptors != nil {
-			return fmt.Errorf("rule %s: it cannot be tried", config.Name)
-		}
-		r.Observer, r.Place, r.Tally = true, -1, tallies(config.Name)
+		r.Observer, r.Place, r.Tally = true, -1, t.Tally
 		r.own = nil // what is tried is one limit for all
 		for i := range r.Limits {
 			r.Limits[i].Observer = true
@@ -72,11 +80,11 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 	}
 	algorithm.Renumber(counters) // those in force are there first, and stay as they are
 	s.showKeys()
-	return nil
+	return wrong
 }
 
-// TriedResult is what a rule that is tried says of a request.
-type TriedResult struct {
+// TrialResult is what a rule that is tried says of a request.
+type TrialResult struct {
 	Tally   *Tally // of the rule, by which one knows it
 	Source  counter.Source
 	Refuses bool      // it would refuse
@@ -84,22 +92,22 @@ type TriedResult struct {
 	Start   key.Start // of what the source is the digest of, as far as the rule shows it
 }
 
-// Tries appends what the rules that are tried say of the request, once it is decided.
-func (d *Decision) Tries(to []TriedResult) []TriedResult {
+// Trials has what the rules that are tried say of the request, once it is decided.
+func (d *Decision) Trials(yield func(TrialResult) bool) {
 	for r, results := range d.EachResult {
-		if r.Observer {
-			refuses := slices.ContainsFunc(results,
-				func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })
-			t := TriedResult{Tally: r.Tally, Source: results[0].Source, Refuses: refuses,
-				Moot: d.Refused()}
-			if i := slices.IndexFunc(d.keys, func(k keyed) bool {
-				return k.key == r.key &&
-					k.source == t.Source
-			}); i >= 0 && r.Parts != nil {
-				t.Start = d.keys[i].start
-			}
-			to = append(to, t)
+		if !r.Observer {
+			continue
+		}
+		t := TrialResult{Tally: r.Tally, Source: results[0].Source, Moot: d.Refused(),
+			Refuses: slices.ContainsFunc(results,
+				func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })}
+		if i := slices.IndexFunc(d.keys, func(k keyed) bool {
+			return k.key == r.key && k.source == t.Source
+		}); i >= 0 && r.Parts != nil {
+			t.Start = d.keys[i].start
+		}
+		if !yield(t) {
+			return
 		}
 	}
-	return to
 }

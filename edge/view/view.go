@@ -77,17 +77,6 @@ func AboutSource(question string) (source string, is bool) {
 	return strings.CutPrefix(question, aboutSource)
 }
 
-// aboutTry begins a question about a rule that is tried.
-const aboutTry = "try "
-
-// AskTry is the question what an edge has seen of a try.
-func AskTry(name string) string { return aboutTry + name }
-
-// AboutTry is the try that a question is about, if it is such a question.
-func AboutTry(question string) (name string, is bool) {
-	return strings.CutPrefix(question, aboutTry)
-}
-
 // Answered is what an edge has said to a question.
 type Answered[T any] struct {
 	Edge   string `json:"edge"`

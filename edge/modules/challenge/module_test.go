@@ -546,8 +546,7 @@ func TestChallengeIsTriedAsARefusal(t *testing.T) {
 	defaults := s.Config().RuleDefaults()
 	set, err := rules.New(nil, defaults, nil)
 	edgetest.Must(t, err)
-	edgetest.Must(t, set.Try([]rules.Config{tried}, defaults,
-		func(string) *rules.Tally { return nil }))
+	edgetest.Must(t, set.Try([]rules.Trial{{Config: tried}}, defaults))
 	if len(set.Trials) != 1 || set.Trials[0].ForEverybody() {
 		t.Errorf("%d rules are tried", len(set.Trials))
 	}

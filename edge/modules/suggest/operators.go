@@ -14,7 +14,6 @@ import (
 	"sluice/edge/operator"
 	"sluice/edge/route"
 	"sluice/edge/rules"
-	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
 
@@ -70,7 +69,7 @@ func (m *module) suggestion(a *route.API, w http.ResponseWriter, r *http.Request
 			fmt.Errorf("no limit can be suggested for rule %s: its mode is off, so nothing is counted", name))
 		return
 	}
-	said := said{Rule: name, About: tryout.About(rule), InForce: rule.Limit,
+	said := said{Rule: name, About: rule.About(), InForce: rule.Limit,
 		Window: rule.Window, Mode: rule.Mode}
 	parts := []*Part{own}
 	if all {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"sluice/edge/tryout"
+	"sluice/edge/honest"
 )
 
 // Part is what one edge says of a rule's sample.
@@ -25,7 +25,7 @@ type Part struct {
 type Peak [5]uint64
 
 func (p *Peak) isCut() bool    { return p[2] > 0 }
-func (p *Peak) isHonest() bool { return tryout.Honest(p[3], p[4]) }
+func (p *Peak) isHonest() bool { return honest.Looks(p[3], p[4]) }
 
 // with is p with what else is known of the same source.
 func (p *Peak) with(o *Peak) {

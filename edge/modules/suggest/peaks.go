@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/tryout"
+	"sluice/edge/honest"
 )
 
 const (
@@ -276,7 +276,7 @@ func (s *Source) Answered(status int) {
 		return
 	}
 	s.answers.Add(1)
-	if tryout.IsWell(status) {
+	if honest.IsWell(status) {
 		s.well.Add(1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"sluice/counter"
-	"sluice/edge/tryout"
+	"sluice/edge/honest"
 )
 
 var start = time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
@@ -25,9 +25,9 @@ func sampleOf(t testing.TB, b *Registry, window time.Duration) *Sample {
 }
 
 // answer has a source look honest, or not.
-func answer(s *Source, honest bool) {
-	for range tryout.Answers {
-		s.Answered(map[bool]int{true: 200, false: 401}[honest])
+func answer(s *Source, good bool) {
+	for range honest.Answers {
+		s.Answered(map[bool]int{true: 200, false: 401}[good])
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/suggest"
+	"sluice/edge/modules/try"
 	"sluice/edge/operator"
 )
 
@@ -29,7 +30,8 @@ func TestLasts(t *testing.T) {
 // A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
 func TestCommandLines(t *testing.T) {
 	own := func() []operator.Command {
-		return edge.Modules{challenge.Module(nil), maintenance.Module(), suggest.Module()}.Commands()
+		return edge.Modules{challenge.Module(nil), maintenance.Module(), suggest.Module(),
+			try.Module()}.Commands()
 	}
 	commands := append(Operators(settings.Reader{}, own()), Why(settings.Reader{}))
 	for _, test := range []struct {

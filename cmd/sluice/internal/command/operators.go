@@ -173,7 +173,7 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 			func(c *operator.Client, _ []string) error {
 				return c.Events(*since, *eventsOfPoP)
 			}),
-	}, planCommands(), own, []operator.Command{tryCommand()})
+	}, planCommands(), own)
 	for i := range all {
 		if all[i].Ask != nil {
 			asking(read, &all[i])

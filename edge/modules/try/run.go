@@ -1,4 +1,4 @@
-package tryout
+package try
 
 import (
 	"slices"
@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/honest"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
@@ -43,11 +45,12 @@ type shard struct {
 	sources map[counter.Source]*source
 }
 
-// A source is what is known of one.
+// A source is what is known of one. The shard's mu guards requests and start.
 type source struct {
-	requests, refused uint32
-	answers, well     uint32 // before the first refusal
-	start             key.Start
+	requests      uint32
+	refused       atomic.Uint32
+	answers, well atomic.Uint32 // before the first refusal
+	start         key.Start
 }
 
 func newRun(o Order, now time.Time) *Run {
@@ -61,11 +64,12 @@ func newRun(o Order, now time.Time) *Run {
 
 func (r *Run) shard(s *counter.Source) *shard { return &r.table[r.hasher.Of(s)%shards] }
 
-// decided counts a request that the try was asked about.
-func (r *Run) decided(t *rules.TriedResult) {
+// decided counts a request that the try was asked about, and returns what is told how the origin
+// answers it; nil: nothing is.
+func (r *Run) decided(t *rules.TrialResult) edge.Told {
 	if t.Moot {
 		r.moot.Add(1)
-		return
+		return nil
 	}
 	r.requests.Add(1)
 	h := r.shard(&t.Source)
@@ -80,16 +84,44 @@ func (r *Run) decided(t *rules.TriedResult) {
 	if s != nil {
 		s.requests++
 		if t.Refuses {
-			s.refused++
+			s.refused.Add(1)
 		}
 	}
 	h.mu.Unlock()
-	if t.Refuses {
+	switch {
+	case t.Refuses:
 		r.refused.Add(1)
 		r.heavy.Hit(t.Source)
 		if s == nil {
 			r.unlisted.Add(1)
 		}
+		return refusal{r}
+	case s == nil:
+		return nil
+	}
+	return s
+}
+
+// A refusal is a request that the try would have refused. It is one pointer, so telling it
+// allocates nothing.
+type refusal struct{ of *Run }
+
+// Answered notes that the origin has answered it.
+func (r refusal) Answered(status int) {
+	r.of.known.Add(1)
+	if honest.IsWell(status) {
+		r.of.well.Add(1)
+	}
+}
+
+// Answered notes the origin's answer to a request of the source that the try would have let pass.
+func (s *source) Answered(status int) {
+	if s.refused.Load() > 0 {
+		return
+	}
+	s.answers.Add(1)
+	if honest.IsWell(status) {
+		s.well.Add(1)
 	}
 }
 
@@ -102,7 +134,7 @@ func (h *shard) room(forgotten *atomic.Uint64) *source {
 	forgotten.Add(1)
 	n := 0
 	for of, s := range h.sources { // in no order
-		if s.refused == 0 {
+		if s.refused.Load() == 0 {
 			delete(h.sources, of)
 			return new(source)
 		}
@@ -111,30 +143,6 @@ func (h *shard) room(forgotten *atomic.Uint64) *source {
 		}
 	}
 	return nil
-}
-
-// answered notes the origin's answer to a request that the try was asked about.
-func (r *Run) answered(t *rules.TriedResult, status int) {
-	if t.Moot {
-		return
-	}
-	well := IsWell(status)
-	if t.Refuses {
-		r.known.Add(1)
-		if well {
-			r.well.Add(1)
-		}
-		return
-	}
-	h := r.shard(&t.Source)
-	h.mu.Lock()
-	if s := h.sources[t.Source]; s != nil && s.refused == 0 {
-		s.answers++
-		if well {
-			s.well++
-		}
-	}
-	h.mu.Unlock()
 }
 
 // bytes is about how much memory the run takes.
@@ -151,89 +159,66 @@ func (r *Run) bytes() int {
 	return n
 }
 
-// Runs are the tries that requests are told to. It is immutable; nil: there are none.
-type Runs struct{ list []*Run }
+// Runs are the tries that requests are told to. It is immutable.
+type Runs []*Run
 
-// Rules are the rules that are tried.
-func (r *Runs) Rules() (list []rules.Config) {
-	if r == nil {
-		return nil
-	}
-	for _, run := range r.list {
-		list = append(list, run.Rule)
+// trials are their rules.
+func (all Runs) trials() []rules.Trial {
+	list := make([]rules.Trial, len(all))
+	for i, r := range all {
+		list[i] = rules.Trial{Config: r.Rule, Tally: r.tally}
 	}
 	return list
 }
 
-// Tally is of the rule of a name.
-func (r *Runs) Tally(name string) *rules.Tally {
-	for _, run := range r.list {
-		if run.Rule.Name == name {
-			return run.tally
+// Decided counts a request by what the tries say of it, and appends what is told how the origin
+// answers it.
+func (all Runs) Decided(d *rules.Decision, _ time.Time, to []edge.Told) []edge.Told {
+	for t := range d.Trials {
+		for _, r := range all {
+			if r.tally != t.Tally {
+				continue
+			}
+			if told := r.decided(&t); told != nil {
+				to = append(to, told)
+			}
+			break
 		}
 	}
-	return rules.NewTally() // of none: nobody reads it
-}
-
-func (r *Runs) of(t *rules.TriedResult) *Run {
-	for _, run := range r.list {
-		if run.tally == t.Tally {
-			return run
-		}
-	}
-	return nil
-}
-
-// Decided counts a request by what the tries say of it.
-func (r *Runs) Decided(list []rules.TriedResult) {
-	for i := range list {
-		if run := r.of(&list[i]); run != nil {
-			run.decided(&list[i])
-		}
-	}
-}
-
-// Answered notes the status of the origin's answer to it.
-func (r *Runs) Answered(list []rules.TriedResult, status int) {
-	for i := range list {
-		if run := r.of(&list[i]); run != nil {
-			run.answered(&list[i], status)
-		}
-	}
+	return to
 }
 
 // Registry has the tries of an edge: those that run, and the last of those that have ended. The
 // zero Registry has none. It is safe for concurrent use.
 type Registry struct {
 	mu    sync.Mutex
-	runs  *Runs
+	runs  Runs
 	ended []*Run // the latest first
 }
 
-// Set has these run from now on: those that did go on, and others have ended.
-func (b *Registry) Set(list []Order, now time.Time) *Runs {
+// next is what will run of some orders: those that run already go on.
+func (b *Registry) next(list []Order, now time.Time) Runs {
+	running := b.running()
+	next := make(Runs, len(list))
+	for i := range list {
+		if at := slices.IndexFunc(running,
+			func(r *Run) bool { return r.Is(&list[i]) }); at >= 0 {
+			next[i] = running[at]
+		} else {
+			next[i] = newRun(list[i], now)
+		}
+	}
+	return next
+}
+
+// set has these run from now on. Those that did and are not among them have ended.
+func (b *Registry) set(next Runs, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var before []*Run
-	if b.runs != nil {
-		before = b.runs.list
-	}
-	var next *Runs
-	for i := range list {
-		at := slices.IndexFunc(before, func(r *Run) bool { return r.Is(&list[i]) })
-		run := (*Run)(nil)
-		if at >= 0 {
-			run = before[at]
-			before = slices.Delete(slices.Clone(before), at, at+1)
-		} else {
-			run = newRun(list[i], now)
+	for _, run := range b.runs {
+		if slices.Contains(next, run) {
+			continue
 		}
-		if next == nil {
-			next = new(Runs)
-		}
-		next.list = append(next.list, run)
-	}
-	for _, run := range before {
 		if now.Before(run.Until) {
 			run.ended.Store(now.UnixNano()) // it was stopped
 		}
@@ -241,7 +226,6 @@ func (b *Registry) Set(list []Order, now time.Time) *Runs {
 	}
 	b.ended = b.ended[:min(len(b.ended), MaxRuns)]
 	b.runs = next
-	return next
 }
 
 // All are the tries that run, the first that began first, and then those that have ended, the
@@ -249,24 +233,21 @@ func (b *Registry) Set(list []Order, now time.Time) *Runs {
 func (b *Registry) All() (running, ended []*Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.runs != nil {
-		running = slices.Clone(b.runs.list)
-	}
-	return running, slices.Clone(b.ended)
+	return b.runs, slices.Clone(b.ended)
 }
 
-// Run is the latest try of a name, and whether it runs; nil: there is none.
-func (b *Registry) Run(name string) (*Run, bool) {
-	running, ended := b.All()
-	for _, r := range running {
+// running are the tries that run, the first that began first.
+func (b *Registry) running() []*Run {
+	running, _ := b.All()
+	return running
+}
+
+// Run is the latest try of a name; nil: there is none.
+func (b *Registry) Run(name string) *Run {
+	for _, r := range slices.Concat(b.All()) {
 		if r.Name == name {
-			return r, true
+			return r
 		}
 	}
-	for _, r := range ended {
-		if r.Name == name {
-			return r, false
-		}
-	}
-	return nil, false
+	return nil
 }

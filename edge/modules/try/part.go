@@ -1,4 +1,4 @@
-package tryout
+package try
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/edge/honest"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
 )
@@ -15,7 +16,7 @@ import (
 // of the heaviest of these.
 const (
 	sampled  = 512
-	Sampled  = 1024
+	kept     = 1024
 	heaviest = 20
 )
 
@@ -70,11 +71,7 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 		Tags: []uint64{}, Sample: [][5]uint64{}, Heavy: []Heavy{}}
 	heavy := r.heavy.List(heaviest)
 	p.Rest = heavy.Rest
-	type known struct {
-		source
-		tag uint64
-	}
-	of := make(map[string]*known)
+	of := make(map[string]*Heavy)
 	for _, h := range heavy.Heavy {
 		of[h.Source] = nil
 	}
@@ -84,15 +81,17 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 		for src, s := range h.sources {
 			tag := secret.Tag(r.Rule.Name, src)
 			p.Tags = append(p.Tags, tag)
-			if s.refused == 0 {
+			refused := uint64(s.refused.Load())
+			if refused == 0 {
 				continue
 			}
-			p.Sample = append(p.Sample, [5]uint64{tag, uint64(s.requests), uint64(s.refused),
-				uint64(s.answers), uint64(s.well)})
+			answers, well := uint64(s.answers.Load()), uint64(s.well.Load())
+			p.Sample = append(p.Sample, [5]uint64{tag, uint64(s.requests), refused, answers, well})
 			if len(of) > 0 {
 				if name := src.String(); of[name] == nil {
 					if _, wanted := of[name]; wanted {
-						of[name] = &known{*s, tag}
+						of[name] = &Heavy{Heavy: top.Heavy{Count: refused}, Start: s.start.String(),
+							Requests: uint64(s.requests), Answers: answers, Well: well, Tag: tag}
 					}
 				}
 			}
@@ -102,19 +101,19 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 	p.Sources, p.Whom = uint64(len(p.Tags)), uint64(len(p.Sample))
 	slices.Sort(p.Tags)
 	slices.SortFunc(p.Sample, func(a, b [5]uint64) int { return cmp.Compare(a[0], b[0]) })
-	p.cut(sampled, Sampled)
+	p.cut(sampled, kept)
 	for _, h := range heavy.Heavy {
-		one := Heavy{Heavy: h}
-		if s := of[h.Source]; s != nil {
-			one.Start, one.Requests, one.Answers, one.Well, one.Tag = s.start.String(),
-				uint64(s.requests), uint64(s.answers), uint64(s.well), s.tag
-			if p.Unlisted == 0 {
-				// Who would be refused is never forgotten
-				one.Count, one.Error = uint64(s.refused), 0
-			}
+		one := of[h.Source]
+		switch {
+		case one == nil:
+			one = &Heavy{Heavy: h}
+		case p.Unlisted > 0:
+			one.Heavy = h
+		default: // who would be refused is never forgotten: its count is exact
+			one.Source = h.Source
 		}
-		one.Honest = Honest(one.Answers, one.Well)
-		p.Heavy = append(p.Heavy, one)
+		one.Honest = honest.Looks(one.Answers, one.Well)
+		p.Heavy = append(p.Heavy, *one)
 	}
 	return p
 }
@@ -216,14 +215,14 @@ func Sum(parts []*Part, n int) *Result {
 		all.count(t)
 	}
 	for t, s := range refused {
-		if whom.count(t) && Honest(s[3], s[4]) {
+		if whom.count(t) && honest.Looks(s[3], s[4]) {
 			good++
 		}
 	}
 	sum.Sources, sum.RefusedSources = all.number(sum.Forgotten > 0), whom.number(unlisted > 0)
 	sum.Honest = whom.part(good, unlisted > 0 || sum.Forgotten > 0)
 	for _, h := range heavy {
-		h.Honest, h.Tag = Honest(h.Answers, h.Well), 0
+		h.Honest, h.Tag = honest.Looks(h.Answers, h.Well), 0
 		sum.Heavy = append(sum.Heavy, *h)
 	}
 	slices.SortFunc(sum.Heavy, func(a, b Heavy) int {

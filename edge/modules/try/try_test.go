@@ -1,4 +1,4 @@
-package tryout
+package try
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 )
@@ -34,13 +35,9 @@ func order(t *testing.T, name string, version uint64, until time.Time) Order {
 
 // Each request is said to be refused or not, and each answer comes after it: who had three answers before, nine in ten good ones, looks honest.
 func TestHonest(t *testing.T) {
-	var b Registry
-	runs := b.Set([]Order{order(t, "a", 1, start.Add(time.Minute))}, start)
-	run, _ := b.Run("a")
+	run := newRun(order(t, "a", 1, start.Add(time.Minute)), start)
 	ask := func(s int, refuses bool, status int) {
-		r := []rules.TriedResult{{Tally: run.tally, Source: from(s), Refuses: refuses}}
-		runs.Decided(r)
-		runs.Answered(r, status)
+		run.decided(&rules.TrialResult{Source: from(s), Refuses: refuses}).Answered(status)
 	}
 	for _, test := range []struct {
 		source   int
@@ -67,9 +64,9 @@ func TestHonest(t *testing.T) {
 			}
 		}
 	}
-	moot := []rules.TriedResult{{Tally: run.tally, Source: from(7), Moot: true}}
-	runs.Decided(moot)
-	runs.Answered(moot, 429)
+	if told := run.decided(&rules.TrialResult{Source: from(7), Moot: true}); told != nil {
+		t.Error("of what the rules in force refuse it is told what is answered")
+	}
 	sum := Sum([]*Part{run.Part(key.Secret{}, start)}, 3)
 	if sum.Requests != 28+24 || sum.Refused != 18 || sum.Known != 18 || sum.Well != 18 || sum.Moot != 1 || sum.Sources != (Number{N: 6}) || sum.RefusedSources != (Number{N: 6}) || sum.Honest != (Number{N: 2}) || len(sum.Heavy) != 3 {
 		t.Errorf("%+v", sum)
@@ -90,10 +87,9 @@ func TestSum(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					continue
 				}
-				r := rules.TriedResult{Source: from(i)}
+				r := rules.TrialResult{Source: from(i)}
 				for range 3 {
-					run.decided(&r)
-					run.answered(&r, 200+200*(i%4)) // one in four is answered well
+					run.decided(&r).Answered(200 + 200*(i%4)) // one in four is answered well
 				}
 				if i%2 == 0 {
 					refused[i] = true
@@ -138,9 +134,8 @@ func TestHeavySomewhere(t *testing.T) {
 		run := newRun(order(t, "a", 1, start.Add(time.Hour)), start)
 		hit := func(source, n int, refuses bool) {
 			for range n {
-				r := rules.TriedResult{Source: from(source), Refuses: refuses}
-				run.decided(&r)
-				run.answered(&r, 200)
+				r := rules.TrialResult{Source: from(source), Refuses: refuses}
+				run.decided(&r).Answered(200)
 			}
 		}
 		hit(1, 4, false)
@@ -167,17 +162,17 @@ func TestHeavySomewhere(t *testing.T) {
 func TestBounded(t *testing.T) {
 	run := newRun(order(t, "a", 1, start.Add(time.Hour)), start)
 	for i := range 100 {
-		run.decided(&rules.TriedResult{Source: from(i), Refuses: true})
+		run.decided(&rules.TrialResult{Source: from(i), Refuses: true})
 	}
 	for i := range 3 * MaxSources {
-		run.decided(&rules.TriedResult{Source: from(1000 + i)})
+		run.decided(&rules.TrialResult{Source: from(1000 + i)})
 	}
 	sum := Sum([]*Part{run.Part(key.Secret{}, start)}, 10)
 	if sum.RefusedSources != (Number{N: 100}) || !sum.Sources.AtLeast || sum.Forgotten == 0 || !sum.Honest.AtLeast {
 		t.Errorf("%+v", sum)
 	}
 	for i := range 3 * MaxSources {
-		run.decided(&rules.TriedResult{Source: from(1000 + i), Refuses: true})
+		run.decided(&rules.TrialResult{Source: from(1000 + i), Refuses: true})
 	}
 	if sum = Sum([]*Part{run.Part(key.Secret{}, start)}, 10); !sum.RefusedSources.AtLeast || sum.Bytes > 16<<20 || sum.Refused != 100+3*MaxSources {
 		t.Errorf("%+v", sum)
@@ -188,15 +183,15 @@ func TestBounded(t *testing.T) {
 func TestInForce(t *testing.T) {
 	rule := rules.Default("x", 5)
 	said := func(name string, version uint64, does changes.Does, until time.Duration) changes.Change {
-		c := Begin(name, rule, start.Add(until), "ada", "", "edge1")
+		c := begin(name, rule, start.Add(until), control.Operator{Who: "ada"})
 		c.Does = does
-		return changes.Read(c.Name, version, 1, start, c.Text())
+		return changes.Read(c.Subject(), version, 1, start, c.Text())
 	}
 	list := []changes.Change{
-		said("again", 9, changes.Try, time.Hour), said("again", 3, changes.Stop, time.Hour),
-		said("over", 4, changes.Try, -time.Second),
-		said("runs", 2, changes.Try, time.Minute),
-		said("stopped", 8, changes.Stop, time.Minute), said("stopped", 5, changes.Try, time.Minute),
+		said("again", 9, begins, time.Hour), said("again", 3, stops, time.Hour),
+		said("over", 4, begins, -time.Second),
+		said("runs", 2, begins, time.Minute),
+		said("stopped", 8, stops, time.Minute), said("stopped", 5, begins, time.Minute),
 	}
 	names := func(list []Order) (text string) {
 		for _, o := range list {
@@ -204,23 +199,23 @@ func TestInForce(t *testing.T) {
 		}
 		return text
 	}
-	running, refused := InForce(config.Default(), list, start)
+	running, refused := inForce(config.Default(), list, start)
 	if names(running) != "runs-2 again-9 " || len(refused) != 0 || running[0].Rule.Name != "try:runs" || running[0].Rule.Mode != rules.Shadow || running[0].Who != "ada" {
 		t.Errorf("%s %v", names(running), refused)
 	}
-	if running, _ = InForce(config.Default(), list, start.Add(time.Minute)); names(running) != "again-9 " {
+	if running, _ = inForce(config.Default(), list, start.Add(time.Minute)); names(running) != "again-9 " {
 		t.Error(names(running))
 	}
 	for i := range MaxRuns {
-		list = append(list, said(fmt.Sprint("t", i), uint64(20+i), changes.Try, time.Hour))
+		list = append(list, said(fmt.Sprint("t", i), uint64(20+i), begins, time.Hour))
 	}
-	if running, refused = InForce(config.Default(), list, start); len(running) != MaxRuns || len(refused) != 2 || refused[0].Change.Name != "try:t6" {
+	if running, refused = inForce(config.Default(), list, start); len(running) != MaxRuns || len(refused) != 2 || refused[0].Change.Subject() != "try:t6" {
 		t.Errorf("%s %v", names(running), refused)
 	}
 	if o := changes.Lay(config.Default(), changes.File, list, changes.PoP); len(o.Rules) != 0 || len(o.Refused) != 0 {
 		t.Errorf("tries are in an overlay: %v %v", o.Rules, o.Refused)
 	}
-	alien := said("x", 1, changes.Try, 0)
+	alien := said("x", 1, begins, 0)
 	if c := changes.Read("login", 1, 1, start, alien.Text()); c.Wrong() == nil {
 		t.Error("a rule of a file is tried")
 	}
@@ -252,23 +247,26 @@ func TestParse(t *testing.T) {
 }
 
 // A try that is set again goes on; one that is not has ended, and is remembered.
-func TestBoard(t *testing.T) {
+func TestRegistry(t *testing.T) {
 	var b Registry
+	set := func(after time.Duration, list ...Order) {
+		now := start.Add(after)
+		b.set(b.next(list, now), now)
+	}
 	a, c := order(t, "a", 1, start.Add(time.Hour)), order(t, "c", 2, start.Add(time.Hour))
-	b.Set([]Order{a}, start)
-	first, _ := b.Run("a")
-	b.Set([]Order{a, c}, start.Add(time.Second))
-	if again, runs := b.Run("a"); again != first || !runs {
+	set(0, a)
+	first := b.Run("a")
+	set(time.Second, a, c)
+	if again := b.Run("a"); again != first || !slices.Contains(b.running(), first) {
 		t.Error("it began afresh")
 	}
-	b.Set([]Order{c}, start.Add(time.Minute))
-	if over, runs := b.Run("a"); over != first || runs || !over.End().Equal(start.Add(time.Minute)) {
+	set(time.Minute, c)
+	if over := b.Run("a"); over != first || slices.Contains(b.running(), first) ||
+		!over.End().Equal(start.Add(time.Minute)) {
 		t.Errorf("ended at %v", over.End())
 	}
-	if runs := b.Set(nil, start.Add(2*time.Hour)); runs != nil {
-		t.Error("what requests are told to is not nil")
-	}
-	if over, _ := b.Run("c"); !over.End().Equal(c.Until) {
+	set(2 * time.Hour)
+	if over := b.Run("c"); !over.End().Equal(c.Until) || len(b.running()) != 0 {
 		t.Errorf("ended at %v", over.End())
 	}
 }
@@ -276,11 +274,9 @@ func TestBoard(t *testing.T) {
 // BenchmarkDecided is what one request costs a try, of a source that is known.
 func BenchmarkDecided(b *testing.B) {
 	run := newRun(Order{Rule: rules.Default("a", 5)}, start)
-	runs := &Runs{[]*Run{run}}
-	list := []rules.TriedResult{{Tally: run.tally, Source: from(1)}}
+	r := rules.TrialResult{Source: from(1)}
 	b.ReportAllocs()
 	for b.Loop() {
-		runs.Decided(list)
-		runs.Answered(list, 200)
+		run.decided(&r).Answered(200)
 	}
 }
