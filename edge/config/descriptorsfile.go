@@ -18,19 +18,15 @@ func (r *reader) descriptors(n ast.Node, m *match.Config) {
 		return
 	}
 	d := new(descriptors.Pattern)
-	r.mapping(n, name, fields{
-		"domain": r.str(name+".domain", &d.Domain),
-		"entries": func(n ast.Node) {
-			r.list(n, name+".entries", func(n ast.Node) {
-				var e descriptors.Entry
-				r.mapping(n, name+".entries", fields{
-					"key":   r.str(name+".entries.key", &e.Key),
-					"value": r.str(name+".entries.value", &e.Value),
-				})
-				d.Entries = append(d.Entries, e)
-			})
-		},
-	})
+	f := r.settings(name+".", d)
+	f["entries"] = func(n ast.Node) {
+		r.list(n, name+".entries", func(n ast.Node) {
+			var e descriptors.Entry
+			r.into(n, name+".entries", &e)
+			d.Entries = append(d.Entries, e)
+		})
+	}
+	r.mapping(n, name, f)
 	if err := d.Check(); err != nil {
 		r.fail(n, "%s: %v", name, err)
 	}

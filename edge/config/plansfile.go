@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -18,50 +17,27 @@ import (
 )
 
 func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
-	seen := r.mapping(n, "plans", fields{
-		"key": r.text("plans.key", func(n ast.Node, text string) {
-			if text == "none" {
-				return
-			}
-			if _, err := rules.ParsePlanKey(text, facts(r.modules)...); err != nil {
-				r.fail(n, "plans.key: %v", err)
-			}
-			p.Key = text
-		}),
-		"also": r.texts("plans.also", func(n ast.Node, text string) {
-			_, err := rules.ParsePlanKey(text, facts(r.modules)...)
-			switch {
-			case err != nil:
-				r.fail(n, "plans.also: %v", err)
-			case key.Has(p.Also, text):
-				r.fail(n, "plans.also: %s is there twice: remove one", text)
-			case len(p.Also) == maxAlso:
-				r.fail(n, "plans.also: more than %d: leave out some", maxAlso)
-			default:
-				p.Also = append(p.Also, text)
-			}
-		}),
-		"default": r.text("plans.default", func(n ast.Node, text string) {
-			if !plainName(text) {
-				r.fail(n,
-					"plans.default: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", text)
-			}
-			p.Default = text
-		}),
-		"store": r.text("plans.store", func(n ast.Node, text string) {
-			if text == "none" {
-				return
-			}
-			if !isStore(text) {
-				r.fail(n,
-					"plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
-			}
-			p.Store = text
-		}),
-		"refresh": r.duration("plans.refresh", 100*time.Millisecond, time.Hour, false,
-			&p.Refresh),
-		"secret_keys": r.boolean("plans.secret_keys", &p.SecretKeys),
+	checkKey := func(text string) error {
+		_, err := rules.ParsePlanKey(text, facts(r.modules)...)
+		return err
+	}
+	f := r.settings("plans.", p)
+	f["key"] = r.kept("plans.key", checkKey, &p.Key)
+	f["also"] = r.texts("plans.also", func(n ast.Node, text string) {
+		err := checkKey(text)
+		switch {
+		case err != nil:
+			r.fail(n, "plans.also: %v", err)
+		case key.Has(p.Also, text):
+			r.fail(n, "plans.also: %s is there twice: remove one", text)
+		case len(p.Also) == maxAlso:
+			r.fail(n, "plans.also: more than %d: leave out some", maxAlso)
+		default:
+			p.Also = append(p.Also, text)
+		}
 	})
+	f["store"] = r.kept("plans.store", checkStore, &p.Store)
+	seen := r.mapping(n, "plans", f)
 	switch {
 	case seen == nil:
 	case p.Key == "" && p.Store != "":
@@ -78,14 +54,24 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 // maxAlso is by how much else clients may be known.
 const maxAlso = 8
 
-// isStore reports whether a text names a store, as far as it shows.
-func isStore(text string) bool {
-	if path, is := strings.CutPrefix(text, "sqlite:"); is {
-		return filepath.IsAbs(path)
-	}
+// checkStore reports whether a text names a store, as far as it shows. It quotes no password.
+func checkStore(text string) error {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") &&
-		u.Host+u.RawQuery != "" && len(u.Path) > 1
+	path, file := strings.CutPrefix(text, "sqlite:")
+	if file && filepath.IsAbs(path) ||
+		!file && err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") &&
+			u.Host+u.RawQuery != "" && len(u.Path) > 1 {
+		return nil
+	}
+	return errors.New("that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
+}
+
+// checkPlan reports whether a plan may have this name.
+func checkPlan(name string) error {
+	if !plainName(name) {
+		return fmt.Errorf("%q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+	}
+	return nil
 }
 
 // redacted is a store without its password.
@@ -125,8 +111,7 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 			}
 			switch {
 			case !plainName(name):
-				r.fail(v.Key,
-					"plans: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+				r.fail(v.Key, "plans: %v", checkPlan(name))
 			case twice:
 				r.fail(v.Key, "plans: %s is there twice: remove one", name)
 			case len(*to) == maxPlans:
@@ -148,8 +133,7 @@ func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
 		switch {
 		case !plainName(text):
-			r.fail(n,
-				"%s: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", what, text)
+			r.fail(n, "%s: %v", what, checkPlan(text))
 		case slices.Contains(*to, text):
 			r.fail(n, "%s: %s is there twice: remove one", what, text)
 		case len(*to) == maxPlans:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -15,61 +14,38 @@ import (
 )
 
 func (r *reader) response(n ast.Node, p *rules.Response) {
-	r.mapping(n, "response", fields{
-		"status":       integer(r, "response.status", 300, 599, &p.Status),
-		"content_type": r.checked("response.content_type", checkHeaderValue, &p.ContentType),
-		"body":         r.str("response.body", &p.Body),
-		"location": r.text("response.location", func(n ast.Node, text string) {
-			if text == "none" {
-				return
+	f := r.settings("response.", p)
+	f["location"] = r.kept("response.location", rules.CheckLocation, &p.Location)
+	f["bodies"] = func(n ast.Node) {
+		r.list(n, "response.bodies", func(n ast.Node) {
+			var b rules.Body
+			r.into(n, "response.bodies", &b)
+			switch {
+			case b.ContentType == "" || b.Body == "":
+				r.fail(n, "response.bodies: want a content_type and a body in each of them")
+			case len(p.Bodies) == maxBodies:
+				r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
 			}
-			if err := rules.CheckLocation(text); err != nil {
-				r.fail(n, "response.location: %v", err)
+			p.Bodies = append(p.Bodies, b)
+		})
+	}
+	f["headers"] = r.pairs("response.headers", func(at, n ast.Node, text string) {
+		name := scalar(at)
+		if err := rules.CheckHeader(name, text); err != nil {
+			r.fail(n, "response.headers: %v", err)
+			return
+		}
+		if p.Headers == nil {
+			p.Headers = make(map[string]string)
+		}
+		for other := range p.Headers {
+			if strings.EqualFold(other, name) {
+				r.fail(at, "response.headers: %s is there twice: remove one", name)
 			}
-			p.Location = text
-		}),
-		"bodies": func(n ast.Node) {
-			r.list(n, "response.bodies", func(n ast.Node) {
-				var b rules.Body
-				r.mapping(n, "response.bodies", fields{
-					"content_type": r.checked("response.bodies.content_type", checkHeaderValue,
-						&b.ContentType),
-					"body": r.str("response.bodies.body", &b.Body),
-				})
-				switch {
-				case b.ContentType == "" || b.Body == "":
-					r.fail(n, "response.bodies: want a content_type and a body in each of them")
-				case len(p.Bodies) == maxBodies:
-					r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
-				}
-				p.Bodies = append(p.Bodies, b)
-			})
-		},
-		"headers": r.pairs("response.headers", func(at, n ast.Node, text string) {
-			name := scalar(at)
-			if err := rules.CheckHeader(name, text); err != nil {
-				r.fail(n, "response.headers: %v", err)
-				return
-			}
-			if p.Headers == nil {
-				p.Headers = make(map[string]string)
-			}
-			for other := range p.Headers {
-				if strings.EqualFold(other, name) {
-					r.fail(at, "response.headers: %s is there twice: remove one", name)
-				}
-			}
-			p.Headers[name] = text
-		}),
-		"jitter": r.text("response.jitter", func(n ast.Node, text string) {
-			number, ok := strings.CutSuffix(text, "%")
-			v, err := strconv.ParseUint(number, 10, 8)
-			if !ok || err != nil || v > 100 {
-				r.fail(n, "response.jitter: %q is not possible: want 0%% to 100%%", text)
-			}
-			p.Jitter = rules.Percent(v)
-		}),
+		}
+		p.Headers[name] = text
 	})
+	r.mapping(n, "response", f)
 }
 
 // maxBodies is how many bodies a response may have beside the first: a client's Accept is read for
@@ -120,20 +96,12 @@ func checkHeaderValue(text string) error {
 	return nil
 }
 
-// tag reads the header that requests over a limit carry to origins.
-func (r *reader) tag(n ast.Node, t *rules.TagHeader) {
-	r.mapping(n, "tag", fields{
-		"header": r.checked("tag.header", rules.CheckTag, &t.Header),
-		"value": r.text("tag.value", func(n ast.Node, text string) {
-			if text == "" || len(text) > 256 || !message.IsText([]byte(text)) ||
-				strings.TrimSpace(text) != text {
-				r.fail(n, "tag.value: %q is not the value of a header: want 1 to 256 bytes of text",
-					text)
-				return
-			}
-			t.Value = text
-		}),
-	})
+func checkTagValue(text string) error {
+	if text == "" || len(text) > 256 || !message.IsText([]byte(text)) ||
+		strings.TrimSpace(text) != text {
+		return fmt.Errorf("%q is not the value of a header: want 1 to 256 bytes of text", text)
+	}
+	return nil
 }
 
 // tags returns what makes no sense together with, or without, action: tag.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -80,72 +79,51 @@ func DropGone(rule json.RawMessage) json.RawMessage {
 func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	rule := rules.Default("", 0)
 	rule.Key = nil
-	var window, timeout = time.Duration(rule.Window), time.Duration(rule.MitigationTimeout)
-	seen := r.mapping(n, "rule", r.own(&rule, fields{
-		"name": r.text("rule name", func(n ast.Node, text string) {
-			switch other := names[text]; {
-			case !plainName(text):
-				r.fail(n,
-					"rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
-			case strings.Trim(text, ".") == "":
-				r.fail(n,
-					"rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
-			case other != nil:
-				r.fail(n, "rule name: %s is the name of the rule at %s already: choose another",
-					text, r.lineOf(n, other))
-			default:
-				names[text] = n
-				rule.Name = text
+	f := r.settings("", &rule)
+	f["name"] = r.text("rule name", func(n ast.Node, text string) {
+		switch other := names[text]; {
+		case !plainName(text):
+			r.fail(n, "rule name: %v", checkName(text))
+		case strings.Trim(text, ".") == "":
+			r.fail(n,
+				"rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
+		case other != nil:
+			r.fail(n, "rule name: %s is the name of the rule at %s already: choose another",
+				text, r.lineOf(n, other))
+		default:
+			names[text] = n
+			rule.Name = text
+		}
+	})
+	f["match"] = func(n ast.Node) { r.match(n, &rule.Match) }
+	f["key"] = r.key(&rule.Key)
+	subWindows := f["sub_windows"]
+	f["sub_windows"] = func(n ast.Node) {
+		subWindows(n)
+		if !slices.Contains([]int{1, 2, 4, 8, 12}, rule.SubWindows) {
+			r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
+		}
+	}
+	f["estimate"] = r.estimate("estimate", &rule.Estimate)
+	f["escalate"] = func(n ast.Node) {
+		r.list(n, "escalate", func(n ast.Node) {
+			var t rules.Duration
+			r.setting("escalate", `want:"1s to 24h"`, &t)(n)
+			if len(rule.Escalate) == maxEscalate {
+				r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
 			}
-		}),
-		"match":  func(n ast.Node) { r.match(n, &rule.Match) },
-		"key":    r.key(&rule.Key),
-		"limit":  integer(r, "limit", 1, algorithm.MaxLimit, &rule.Limit),
-		"window": r.duration("window", algorithm.MinWindow, algorithm.MaxWindow, false, &window),
-		"sub_windows": func(n ast.Node) {
-			integer(r, "sub_windows", 1, 12, &rule.SubWindows)(n)
-			if !slices.Contains([]int{1, 2, 4, 8, 12}, rule.SubWindows) {
-				r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
-			}
-		},
-		"estimate": r.estimate("estimate", &rule.Estimate),
-		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true,
-			&timeout),
-		"escalate": func(n ast.Node) {
-			r.list(n, "escalate", func(n ast.Node) {
-				var t time.Duration
-				r.duration("escalate", time.Second, 24*time.Hour, false, &t)(n)
-				if len(rule.Escalate) == maxEscalate {
-					r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
-				}
-				rule.Escalate = append(rule.Escalate, rules.Duration(t))
-			})
-		},
-		"escalate_within": r.duration("escalate_within", time.Second, 24*time.Hour, false,
-			(*time.Duration)(&rule.EscalateWithin)),
-		"mode":        oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
-		"first_sight": oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
-		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local,
-			limiter.Share, limiter.Open, limiter.Closed),
-		"count":     func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":    oneOf(r, "action", &rule.Action, rules.NamesOf(actions(r.modules))...),
-		"response":  func(n ast.Node) { r.response(n, &rule.Response) },
-		"share":     integer(r, "share", 1, 100, &rule.Share),
-		"show_key":  integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
-		"plans":     r.planLimits(&rule.Plans),
-		"windows":   r.windows(&rule.Windows),
-		"prefixes":  r.ruleWidths(&rule.Prefixes),
-		"cost":      func(n ast.Node) { r.cost(n, &rule.Cost) },
-		"tag":       func(n ast.Node) { r.tag(n, &rule.Tag) },
-		"algorithm": oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
-		"burst":     integer(r, "burst", 0, algorithm.MaxLimit, &rule.Burst),
-		"check":     oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
-		"priority": oneOf(r, "priority", &rule.Priority, rules.DefaultPriority,
-			rules.Critical, rules.Sheddable),
-		"queue": r.duration("queue", time.Millisecond, maxQueue, true,
-			(*time.Duration)(&rule.Queue)),
-		"concurrency": integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
-	}))
+			rule.Escalate = append(rule.Escalate, t)
+		})
+	}
+	f["count"] = func(n ast.Node) { r.count(n, &rule.Count) }
+	f["action"] = oneOf(r, "action", &rule.Action, rules.NamesOf(actions(r.modules))...)
+	f["response"] = func(n ast.Node) { r.response(n, &rule.Response) }
+	f["plans"] = r.planLimits(&rule.Plans)
+	f["windows"] = r.windows(&rule.Windows)
+	f["prefixes"] = r.ruleWidths(&rule.Prefixes)
+	f["cost"] = func(n ast.Node) { r.cost(n, &rule.Cost) }
+	f["algorithm"] = oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...)
+	seen := r.mapping(n, "rule", r.own(&rule, f))
 	if seen == nil {
 		return
 	}
@@ -159,7 +137,6 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
 	}
-	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
 	r.tags(n, seen, &rule)
 	if at := seen["cost"]; at != nil && rule.Cost.Least() > rule.Limit && rule.Limit > 0 {
@@ -196,10 +173,6 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	r.planned = append(r.planned, cmp.Or(seen["plans"], seen["match"], n))
 }
 
-// maxQueue is how long a request may wait for a slot at an origin: clients and proxies before them
-// give up after a few seconds.
-const maxQueue = 10 * time.Second
-
 // limitless returns what is wrong with a rule that has no limit: fields about counting, and about
 // requests over the limit.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
@@ -228,12 +201,7 @@ func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
 	return func(n ast.Node) {
 		r.list(n, "windows", func(n ast.Node) {
 			var w rules.Window
-			seen := r.mapping(n, "windows", fields{
-				"limit": integer(r, "windows.limit", 1, algorithm.MaxLimit, &w.Limit),
-				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow,
-					false, (*time.Duration)(&w.Window)),
-			})
-			switch {
+			switch seen := r.into(n, "windows", &w); {
 			case seen == nil:
 			case seen["limit"] == nil || seen["window"] == nil:
 				r.fail(n,
@@ -251,20 +219,17 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 	return func(n ast.Node) {
 		r.list(n, "prefixes", func(n ast.Node) {
 			var p rules.Prefix
-			width := integer(r, "prefixes", 8, 128, &p.Prefix)
+			f := r.settings("prefixes.", &p)
+			f["prefix"] = integer(r, "prefixes", 8, 128, &p.Prefix)
 			switch n.(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
-				seen := r.mapping(n, "prefixes", fields{
-					"prefix": width,
-					"limit":  integer(r, "prefixes.limit", 1, algorithm.MaxLimit, &p.Limit),
-				})
-				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
+				if seen := r.mapping(n, "prefixes", f); seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
 					r.fail(n,
 						"prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
 					return
 				}
 			default:
-				width(n)
+				f["prefix"](n)
 			}
 			if p.Prefix > 0 { // else that was said
 				*to = append(*to, p)
@@ -454,15 +419,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 }
 
 func (r *reader) count(n ast.Node, c *rules.Count) {
-	r.mapping(n, "count", fields{
-		"statuses": func(n ast.Node) {
-			r.list(n, "count.statuses", func(n ast.Node) {
-				c.Statuses = append(c.Statuses, 0)
-				integer(r, "count.statuses", 200, 599, &c.Statuses[len(c.Statuses)-1])(n)
-			})
-		},
-		"refused": r.boolean("count.refused", &c.Refused),
-	})
+	r.into(n, "count", c)
 	if c.Refused && len(c.Statuses) > 0 {
 		r.fail(n,
 			"count: statuses and refused together: a refused request has no status of the origin; keep one")
@@ -488,33 +445,22 @@ func (r *reader) cost(n ast.Node, c *rules.Cost) {
 		integer(r, "cost", 1, algorithm.MaxCost, &c.Units)(n)
 		return
 	}
-	seen := r.mapping(n, "cost", fields{
-		"bytes": r.size("cost.bytes", 1, 1<<40, false, &c.Bytes),
-		"header": r.text("cost.header", func(n ast.Node, text string) {
-			if !message.IsToken([]byte(text)) || message.KindOf([]byte(text)) != message.Other {
-				r.fail(n,
-					"cost.header: %q cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see", text)
-				return
+	f := r.settings("cost.", c)
+	f["json"] = func(n ast.Node) {
+		read := r.text("cost.json", func(n ast.Node, text string) {
+			if _, err := answercost.ParsePath(text); err != nil {
+				r.fail(n, "cost.json: %q: %v", text, err)
+			} else if c.JSON = append(c.JSON, text); len(c.JSON) > maxReads {
+				r.fail(n, "cost.json: more than %d paths: leave out some", maxReads)
 			}
-			c.Header = text
-		}),
-		"json": func(n ast.Node) {
-			read := r.text("cost.json", func(n ast.Node, text string) {
-				if _, err := answercost.ParsePath(text); err != nil {
-					r.fail(n, "cost.json: %q: %v", text, err)
-				} else if c.JSON = append(c.JSON, text); len(c.JSON) > maxReads {
-					r.fail(n, "cost.json: more than %d paths: leave out some", maxReads)
-				}
-			})
-			if list, several := n.(*ast.SequenceNode); !several {
-				read(n)
-			} else if r.list(n, "cost.json", read); len(list.Values) == 0 {
-				r.fail(n, "cost.json: an empty list: name a path, such as usage.total_tokens")
-			}
-		},
-		"sse":      r.boolean("cost.sse", &c.SSE),
-		"estimate": integer(r, "cost.estimate", 1, algorithm.MaxCost, &c.Estimate),
-	})
+		})
+		if list, several := n.(*ast.SequenceNode); !several {
+			read(n)
+		} else if r.list(n, "cost.json", read); len(list.Values) == 0 {
+			r.fail(n, "cost.json: an empty list: name a path, such as usage.total_tokens")
+		}
+	}
+	seen := r.mapping(n, "cost", f)
 	if seen == nil {
 		return
 	}
@@ -533,4 +479,12 @@ func (r *reader) cost(n ast.Node, c *rules.Cost) {
 	case seen["json"] != nil && seen["sse"] == nil:
 		c.SSE = true
 	}
+}
+
+// checkCostHeader reports whether an answer may say its cost in a header of this name.
+func checkCostHeader(name string) error {
+	if !message.IsToken([]byte(name)) || message.KindOf([]byte(name)) != message.Other {
+		return fmt.Errorf("%q cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see", name)
+	}
+	return nil
 }

@@ -195,17 +195,22 @@ func (r *reader) slice(n ast.Node, what string, tag reflect.StructTag, to reflec
 
 // forms are what texts can be, by what a tag wants of them. Each returns a text as it is kept.
 var forms = map[string]func(string) (string, error){
-	"file":        func(text string) (string, error) { return text, nil },
-	"any case":    func(text string) (string, error) { return strings.ToLower(text), nil },
-	"address":     asWritten(CheckAddress),
-	"name":        asWritten(checkName),
-	"PoP":         asWritten(CheckPoPName),
-	"host":        message.ParseHostPattern,
-	"health path": asWritten(checkHealthPath),
-	"upgrade":     upgrade,
-	"method":      asWritten(checkMethod),
-	"check path":  asWritten(func(text string) error { _, err := ParseCheckPath(text); return err }),
-	"etcd prefix": asWritten(checkEtcdPrefix),
+	"file":             func(text string) (string, error) { return text, nil },
+	"any case":         func(text string) (string, error) { return strings.ToLower(text), nil },
+	"address":          asWritten(CheckAddress),
+	"name":             asWritten(checkName),
+	"PoP":              asWritten(CheckPoPName),
+	"host":             message.ParseHostPattern,
+	"health path":      asWritten(checkHealthPath),
+	"upgrade":          upgrade,
+	"method":           asWritten(checkMethod),
+	"plan":             asWritten(checkPlan),
+	"tag header":       asWritten(rules.CheckTag),
+	"tag value":        asWritten(checkTagValue),
+	"cost header":      asWritten(checkCostHeader),
+	"text of a header": asWritten(checkHeaderValue),
+	"check path":       asWritten(func(text string) error { _, err := ParseCheckPath(text); return err }),
+	"etcd prefix":      asWritten(checkEtcdPrefix),
 	"source header": asWritten(func(text string) error {
 		if !address.IsSourceHeader(text) {
 			return fmt.Errorf("%q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)

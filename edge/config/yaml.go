@@ -155,6 +155,20 @@ func (r *reader) checked(what string, check func(string) error, to *string) func
 	})
 }
 
+// kept reads a text that none stands for, or that a check lets pass. One that it does not is kept as
+// well, so that nothing says it were missing.
+func (r *reader) kept(what string, check func(string) error, to *string) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		if text == "none" {
+			return
+		}
+		if err := check(text); err != nil {
+			r.fail(n, "%s: %v", what, err)
+		}
+		*to = text
+	})
+}
+
 // orNone reads the name of a file, say, or none.
 func (r *reader) orNone(what string, to *string) func(ast.Node) {
 	return r.text(what, func(_ ast.Node, text string) {

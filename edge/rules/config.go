@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,23 +26,23 @@ type Config struct {
 	Match match.Config `json:"match"`
 	Key   []string     `json:"key"`
 	// 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
-	Limit             uint32              `json:"limit,omitempty"`
-	Window            Duration            `json:"window"`
-	SubWindows        int                 `json:"sub_windows"`
+	Limit             uint32              `json:"limit,omitempty" want:"1 to 1000000000"`
+	Window            Duration            `json:"window" want:"1s to 24h"`
+	SubWindows        int                 `json:"sub_windows" want:"1 to 12"`
 	Estimate          *algorithm.Estimate `json:"-"` // nil: Config.Estimate
-	MitigationTimeout Duration            `json:"mitigation_timeout"`
+	MitigationTimeout Duration            `json:"mitigation_timeout" want:"0, or 1ms to 24h"`
 	// Timeouts of repeated blocks, ascending
 	Escalate []Duration `json:"escalate,omitempty"`
 	// How soon after the end of a block that is
-	EscalateWithin Duration              `json:"escalate_within"`
-	Mode           Mode                  `json:"mode"`
-	FirstSight     limiter.FirstSight    `json:"first_sight"`
-	OnStoreFailure limiter.FailurePolicy `json:"on_store_failure"`
+	EscalateWithin Duration              `json:"escalate_within" want:"1s to 24h"`
+	Mode           Mode                  `json:"mode" want:"enforce or shadow or off"`
+	FirstSight     limiter.FirstSight    `json:"first_sight" want:"go or wait"`
+	OnStoreFailure limiter.FailurePolicy `json:"on_store_failure" want:"local or share or open or closed"`
 	Count          Count                 `json:"count"`
 	// Percent of sources that the rule is about
-	Share int `json:"share"`
+	Share int `json:"share" want:"1 to 100"`
 	// How many of the first characters of its key operators see
-	ShowKey  int      `json:"show_key,omitempty"`
+	ShowKey  int      `json:"show_key,omitempty" want:"0 to 16"`
 	Action   Action   `json:"action"`
 	Response Response `json:"response"`
 	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any
@@ -54,15 +55,16 @@ type Config struct {
 	Cost      Cost          `json:"cost"`
 	Tag       TagHeader     `json:"tag"`
 	Algorithm Algorithm     `json:"algorithm"`
-	Burst     uint32        `json:"burst"` // of a bucket: how many may come at once, or wait
-	Check     limiter.Check `json:"check"`
+	Burst     uint32        `json:"burst" want:"0 to 1000000000"` // of a bucket: how many may come at once, or wait
+	Check     limiter.Check `json:"check" want:"async or sync"`
 	// What its requests are to an origin that sheds load
-	Priority Priority `json:"priority"`
-	// How long they may wait for a slot there; 0: not at all
-	Queue Duration `json:"queue"`
+	Priority Priority `json:"priority" want:"default or critical or sheddable"`
+	// How long they may wait for a slot there; 0: not at all. Clients, and proxies before them, give
+	// up after a few seconds
+	Queue Duration `json:"queue" want:"0, or 1ms to 10s"`
 	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any
 	// number.
-	Concurrency int `json:"concurrency"`
+	Concurrency int `json:"concurrency" want:"0 to 1000000"`
 	// Own are the fields of modules by their names, each a pointer to a struct of the module's
 	Own map[string]any `json:"-"`
 }
@@ -118,7 +120,7 @@ const (
 // Count is which requests a rule counts. The zero Count is every admitted request.
 type Count struct {
 	// Only those that the origin answers with one of these
-	Statuses []int `json:"statuses,omitempty"`
+	Statuses []int `json:"statuses,omitempty" want:"200 to 599"`
 	Refused  bool  `json:"refused,omitempty"` // refused ones as well: every attempt
 }
 
@@ -177,16 +179,17 @@ func (d *Defaults) apart(c *Config) (*key.Fact, uint32, error) {
 
 // Cost is how much of a limit a request uses. At most one of Bytes, Header and JSON is set.
 type Cost struct {
-	Units uint32 // 1 to algorithm.MaxCost, of each request
-	Bytes int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
+	Units uint32 `json:"-"` // 1 to algorithm.MaxCost, of each request
+	// One for so many bytes of its body, at least 1; 0: it is not by bytes
+	Bytes int `json:"bytes" want:"1 to 1024GiB"`
 	// The number in this header of the origin's answer, 1 to algorithm.MaxCost; "": not by a header
-	Header string
+	Header string `json:"header" want:"cost header"`
 	// The sum of the numbers at these paths (package answercost) of the origin's answer, of which
 	// events are read where SSE is set; none: it is not in an answer's body
-	JSON []string
-	SSE  bool
+	JSON []string `json:"json"`
+	SSE  bool     `json:"sse"`
 	// Of JSON what a request costs until its answer has said, and if that does not say
-	Estimate uint32
+	Estimate uint32 `json:"estimate" want:"1 to 1000000"`
 }
 
 // Is reports whether a request may cost more than 1.
@@ -252,8 +255,8 @@ func (c Cost) MarshalJSON() ([]byte, error) {
 
 // TagHeader is the header that a rule that tags adds to a request over its limit, for the origin.
 type TagHeader struct {
-	Header string `json:"header"`
-	Value  string `json:"value"`
+	Header string `json:"header" want:"tag header"`
+	Value  string `json:"value" want:"tag value"`
 }
 
 // CheckTag returns what is wrong with the name of a header by which requests are tagged: clients'
@@ -297,8 +300,8 @@ func (c *Config) OrdersOrigin() bool {
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
-	Status      int    `json:"status"`
-	ContentType string `json:"content_type"`
+	Status      int    `json:"status" want:"300 to 599"`
+	ContentType string `json:"content_type" want:"text of a header"`
 	Body        string `json:"body"`
 	Location    string `json:"location,omitempty"` // for Redirect
 	// Of the wait: Retry-After is that much later at most
@@ -311,7 +314,7 @@ type Response struct {
 
 // Body is an answer's body in one content type.
 type Body struct {
-	ContentType string `json:"content_type"`
+	ContentType string `json:"content_type" want:"text of a header"`
 	Body        string `json:"body"`
 }
 
@@ -320,6 +323,17 @@ type Percent int
 
 // MarshalText makes JSON show the spelling of the file.
 func (p Percent) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d%%", int(p)), nil }
+
+// UnmarshalText reads it.
+func (p *Percent) UnmarshalText(text []byte) error {
+	number, ok := strings.CutSuffix(string(text), "%")
+	v, err := strconv.ParseUint(number, 10, 8)
+	if !ok || err != nil || v > 100 {
+		return fmt.Errorf("%q is not possible: want 0%% to 100%%", text)
+	}
+	*p = Percent(v)
+	return nil
+}
 
 // CheckLocation returns what is wrong with a location to send clients to. It is a whole URL, or a
 // path at the requested host, and is sent as it is written: nothing of a request becomes part of

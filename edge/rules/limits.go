@@ -35,16 +35,16 @@ const (
 
 // Window is a limit in a window beside the rule's own.
 type Window struct {
-	Limit  uint32   `json:"limit"`
-	Window Duration `json:"window"`
+	Limit  uint32   `json:"limit" want:"1 to 1000000000"`
+	Window Duration `json:"window" want:"1s to 24h"`
 }
 
 // Prefix is a width in which addresses are counted together: of IPv4 to 32, of IPv6 above. The
 // narrowest of a family has the rule's limit; a wider one has Limit, or, if that is 0, the rule's
 // for every two bits doubled: as many times as the square root of the sources in it.
 type Prefix struct {
-	Prefix int    `json:"prefix"`
-	Limit  uint32 `json:"limit"`
+	Prefix int    `json:"prefix" want:"8 to 128"`
+	Limit  uint32 `json:"limit" want:"1 to 1000000000"`
 }
 
 // MarshalJSON shows a prefix as files have it.

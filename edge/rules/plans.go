@@ -26,7 +26,7 @@ type PlansConfig struct {
 	// What else such clients are known by, each apart: an organisation, say
 	Also []string `json:"also" reload:"yes"`
 	// The plan of clients without a quota
-	Default string `json:"default" reload:"yes"`
+	Default string `json:"default" want:"plan" reload:"yes"`
 	// Where quotas are, sqlite:/PATH or postgres://…; "": there are none
 	Store      string        `json:"store" want:"file"`
 	Refresh    time.Duration `json:"refresh" want:"100ms to 1h"`
@@ -35,7 +35,7 @@ type PlansConfig struct {
 
 // PlanLimit is what clients on a plan are allowed under a rule.
 type PlanLimit struct {
-	Limit uint32 `json:"limit"`
+	Limit uint32 `json:"limit" want:"1 to 1000000000"`
 }
 
 // ParsePlanKey reads PlansConfig.Key, which cannot be one of the facts.
