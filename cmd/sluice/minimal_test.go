@@ -58,3 +58,29 @@ func TestMinimalCommands(t *testing.T) {
 		}
 	}
 }
+
+// The page on a minimal program names the commands that it lacks, which the help of a whole one has.
+func TestMinimalCommandsOnThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/install/one-machine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := os.ReadFile("testdata/golden/help.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacks := 0
+	for line := range strings.Lines(string(help)) {
+		rest, is := strings.CutPrefix(line, "  sluice ")
+		name, _, _ := strings.Cut(rest, " ")
+		if _, has := findCommand(name); !is || has || strings.HasPrefix(name, "[") {
+			continue
+		}
+		if lacks++; !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/install/one-machine.md does not say that a minimal program lacks sluice %s", name)
+		}
+	}
+	if lacks == 0 {
+		t.Error("it lacks no command")
+	}
+}
