@@ -67,8 +67,7 @@ const shownExpiries = 32
 func firstToExpire(all []listen.Expiry) []listen.Expiry {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b listen.Expiry) int {
-		return cmp.Or(a.At.Compare(b.At),
-			cmp.Compare(a.File, b.File))
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.File, b.File))
 	})
 	return all[:min(len(all), shownExpiries)]
 }

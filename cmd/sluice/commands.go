@@ -22,12 +22,10 @@ func commands() []operator.Command {
 			Does: "print the JSON Schema of a configuration, for editors", Run: cmdSchema},
 	}, command.Operators(reader(), modules(nil, nil).Commands()), []operator.Command{
 		command.Why(reader()),
-		{Name: "help", Args: "[COMMAND]",
-			Does: "show how a command is used", Run: cmdHelp},
+		{Name: "help", Args: "[COMMAND]", Does: "show how a command is used", Run: cmdHelp},
 		{Name: "completion", Args: strings.Join(completion.Shells(),
 			"|"), Does: "print the script by which a shell completes sluice", Run: cmdCompletion},
-		{Name: "version", Args: "[--json]",
-			Does: "print version and commit", Run: cmdVersion},
+		{Name: "version", Args: "[--json]", Does: "print version and commit", Run: cmdVersion},
 	})
 }
 

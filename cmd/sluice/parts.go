@@ -155,11 +155,9 @@ func (d *daemon) makeEdge() (err error) {
 	d.modules = modules(d.proof, d.passes())
 	d.lists = listBook(c, d.happened)
 	d.server, err = edge.New(edge.Options{Lists: d.lists,
-		Events: d.happened, Name: tier.EdgeName(c),
-		Via:    viaName(c, d.key),
+		Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
-		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
-	})
+		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact})
 	if err != nil {
 		return err
 	}
@@ -353,8 +351,7 @@ func (d *daemon) handover() *upgrade.Handover {
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
 	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect),
-		certificateMetrics(d.certificates),
-		metric.Collector(thisBuild().Collect),
+		certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, c := range d.shared.Metrics {

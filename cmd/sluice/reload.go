@@ -200,8 +200,7 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 func (r *reloader) warnOfRestart(before []config.Wait) {
 	for _, w := range r.waiting() {
 		if !slices.ContainsFunc(before, func(b config.Wait) bool {
-			return reflect.DeepEqual(b,
-				w)
+			return reflect.DeepEqual(b, w)
 		}) {
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelWarn,
 				Text: w.Field + " has changed: that takes effect at the next start",

@@ -29,11 +29,9 @@ import (
 //	stop:  edge and services that programs call drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
-	lines := newLogWriter(stderr,
-		func(lost uint64) {
-			direct.Warn("lines of this log were lost: it is read too slowly",
-				"lost", lost)
-		})
+	lines := newLogWriter(stderr, func(lost uint64) {
+		direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost)
+	})
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
 	defer takeLibraryLog(log)()

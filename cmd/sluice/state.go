@@ -30,8 +30,7 @@ func (d *daemon) state() control.State {
 	}
 	if others != nil {
 		others.Up(func(name string, up bool) {
-			s.Peers = append(s.Peers,
-				control.PeerStatus{Name: name, Up: up})
+			s.Peers = append(s.Peers, control.PeerStatus{Name: name, Up: up})
 		})
 	}
 	if keeper != nil {

@@ -96,11 +96,9 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway:
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {
-			return nil,
-				&refused{status,
-					Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message,
-						"edge: "),
-						"changes: "))}
+			return nil, &refused{status,
+				Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message, "edge: "),
+					"changes: "))}
 		}
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		path, _, _ = strings.Cut(path, "?")
@@ -119,8 +117,7 @@ func (c *Client) send(method, path string,
 	if c.http == nil {
 		c.http = &http.Client{
 			Timeout: answerTimeout,
-			CheckRedirect: func(*http.Request,
-				[]*http.Request) error {
+			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
 			// No proxy: an edge's operators' listener is near, and a token is for it alone.

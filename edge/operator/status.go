@@ -190,25 +190,17 @@ func popLines(s *control.State, line func(name, format string, args ...any)) {
 
 func (c *Client) statusText(word string, answers map[string]json.RawMessage) error {
 	var p control.PoPStatus
-	if answer := answers["/v1/pop"]; answer != nil {
-		if err := c.decode(answer, &p); err != nil {
-			return err
-		}
-	}
-	if answer := answers["/v1/nodes"]; answer != nil && p.Nodes == nil {
-		if err := c.decode(answer, &p.Nodes); err != nil {
-			return err
-		}
-	}
 	var rules []rule
-	if answer := answers["/v1/rules"]; answer != nil {
-		if err := c.decode(answer, &rules); err != nil {
-			return err
-		}
-	}
 	var s control.State
-	if answer := answers["/v1/status"]; answer != nil {
-		if err := c.decode(answer, &s); err != nil {
+	for _, of := range []struct {
+		path string
+		into any
+	}{{"/v1/pop", &p}, {"/v1/nodes", &p.Nodes}, {"/v1/rules", &rules}, {"/v1/status", &s}} {
+		answer := answers[of.path]
+		if answer == nil || of.path == "/v1/nodes" && p.Nodes != nil {
+			continue
+		}
+		if err := c.decode(answer, of.into); err != nil {
 			return err
 		}
 	}

@@ -83,11 +83,9 @@ func EdgesShown(w io.Writer, edges []view.Edge) error {
 
 // largest writes counts by name, the largest first.
 func largest(counts map[string]uint64) string {
-	names := slices.SortedFunc(maps.Keys(counts),
-		func(a, b string) int {
-			return cmp.Or(cmp.Compare(counts[b], counts[a]),
-				cmp.Compare(a, b))
-		})
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
 	for i, name := range names {
 		names[i] = name + " " + Number(counts[name])
 	}

@@ -42,8 +42,7 @@ func (f *Output) Write(stdout io.Writer, reports ...*report.Report) error {
 		return err
 	}
 	if err := ToFile(f.JSON, func(w io.Writer) error {
-		return report.WriteJSON(w,
-			reports...)
+		return report.WriteJSON(w, reports...)
 	}); err != nil {
 		return err
 	}

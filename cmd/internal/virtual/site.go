@@ -85,14 +85,12 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size,
 			}
 			decided = func(b across.Block) {
 				announce(func(to *sim.Edge, from string, sent time.Time) {
-					to.AddPeerBlock(from, b,
-						sent)
+					to.AddPeerBlock(from, b, sent)
 				})
 			}
 			counted = func(c across.Count) {
 				announce(func(to *sim.Edge, from string, sent time.Time) {
-					to.AddCount(from, c,
-						sent)
+					to.AddCount(from, c, sent)
 				})
 			}
 		}
@@ -335,8 +333,7 @@ func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source 
 		sets[i] = (1<<n - 1) << first
 		first += n
 	}
-	return func(source int32,
-		at time.Duration) uint64 {
+	return func(source int32, at time.Duration) uint64 {
 		return sets[affinity.PoP(t.Sources[source].Addr, at)]
 	}
 }

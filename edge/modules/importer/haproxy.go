@@ -46,8 +46,7 @@ func haproxy(r *Result, text string) error {
 	if err != nil {
 		return err
 	}
-	f := &haproxyFile{r, make(map[string]*table), make(map[string][]track),
-		make(map[string]string)}
+	f := &haproxyFile{r, make(map[string]*table), make(map[string][]track), make(map[string]string)}
 	for _, s := range sections {
 		for _, l := range s.lines {
 			f.collect(s, l)

@@ -31,8 +31,7 @@ func (d *directive) last() string { return d.words[len(d.words)-1] }
 // nginxToken is what a file of nginx consists of: space and comments; a text in quotes; and one of
 // { } ; alone, or a word, which has such only behind a backslash or within ${}.
 var nginxToken = regexp.MustCompile(`(?s)^(?:([ \t\r\n]+|#[^\n]*)|` +
-	`("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|` +
-	`([{};]|(?:\\.|\$\{[^}]*\}|[^ \t\r\n;{])+))`)
+	`("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|` + `([{};]|(?:\\.|\$\{[^}]*\}|[^ \t\r\n;{])+))`)
 
 // lexer reads nginx's words: plain, or in quotes, with comments left out.
 type lexer struct {

@@ -133,8 +133,7 @@ func (c *condition) notHosts(hosts []string) {
 
 // isIn reports whether a block has another directive of the name.
 func (d *directive) isIn(block directive) bool {
-	return slices.ContainsFunc(block.within,
-		func(o directive) bool { return o.name() == d.name() })
+	return slices.ContainsFunc(block.within, func(o directive) bool { return o.name() == d.name() })
 }
 
 // own are the outermost locations that have a limit of their own.

@@ -170,9 +170,7 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 		listCommand(operator.Deny,
 			"always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
 		operator.Asks(events, "", "what has happened lately, the latest last",
-			func(c *operator.Client, _ []string) error {
-				return c.Events(*since, *eventsOfPoP)
-			}),
+			func(c *operator.Client, _ []string) error { return c.Events(*since, *eventsOfPoP) }),
 	}, planCommands(), own)
 	for i := range all {
 		if all[i].Ask != nil {
@@ -213,8 +211,7 @@ func listCommand(list operator.List, does string) operator.Command {
 		"for how long: a `TIME` such as 10m, 24h or 2d")
 	reason := set.String("reason", "", "why, for other operators: `TEXT`")
 	remove := set.Bool("remove", false, "take the source off the list")
-	return operator.Asks(set, "[SOURCE|CIDR]", does, func(c *operator.Client,
-		args []string) error {
+	return operator.Asks(set, "[SOURCE|CIDR]", does, func(c *operator.Client, args []string) error {
 		if len(args) == 0 {
 			for _, f := range []string{"for", "reason", "remove"} {
 				if set.Changed(f) {

@@ -87,8 +87,7 @@ func askRules(c *operator.Client, args []string) error {
 	case what == "set":
 		return operator.UsageErrorf("nothing is to be set: sluice rules set %s limit=300", name)
 	case what == "edit" && len(rest) == 1:
-		return c.EditRule(name, func(string) (rules.Config,
-			error) {
+		return c.EditRule(name, func(string) (rules.Config, error) {
 			return oneRule(readRules(c, rest[0]))
 		})
 	case what == "edit" && len(rest) == 0:

@@ -337,9 +337,8 @@ func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client, source string) e
 // within the prefix, or the digest of a key.
 func (a *whyArgs) about(source string, asked *control.Looked) bool {
 	if !a.address.IsValid() {
-		return source == asked.Source ||
-			slices.ContainsFunc(asked.Rules,
-				func(r control.SourceState) bool { return r.Source == source })
+		return source == asked.Source || slices.ContainsFunc(asked.Rules,
+			func(r control.SourceState) bool { return r.Source == source })
 	}
 	if p, err := netip.ParsePrefix(source); err == nil {
 		return p.Overlaps(a.question.Source)

@@ -164,8 +164,7 @@ func (p *Peers) Send(ctx context.Context) {
 		Timeout: patience,
 		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: patience}).DialContext,
 			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
-		CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
+		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}

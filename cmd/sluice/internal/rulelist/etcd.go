@@ -300,12 +300,8 @@ func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, er
 	for _, state := range append([]edgeState{e.self}, others...) {
 		s.Known++
 		pops[state.PoP] = true
-		if state.Revision >= e.revisions[rule] &&
-			!slices.ContainsFunc(marks,
-				func(m operatorlog.Mark) bool {
-					return slices.Contains(state.Refuses,
-						markText(m))
-				}) {
+		if state.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks,
+			func(m operatorlog.Mark) bool { return slices.Contains(state.Refuses, markText(m)) }) {
 			s.Have++
 		} else {
 			s.Missing = append(s.Missing, state.PoP+"/"+state.Name)

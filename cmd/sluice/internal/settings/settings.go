@@ -48,8 +48,7 @@ func (r Reader) Files(file string) (*config.Config, *compose.Files, error) {
 }
 
 func (r Reader) parser() config.Parser {
-	return config.Parser{Nodes: CheckNodes, Env: os.LookupEnv, Missing: missing,
-		Modules: r.Modules}
+	return config.Parser{Nodes: CheckNodes, Env: os.LookupEnv, Missing: missing, Modules: r.Modules}
 }
 
 // Default is the configuration of an empty file.

@@ -160,8 +160,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	}
 	s.sync, s.Do = tier.Sync, tier.Do
 	s.beside = append(s.beside, func(ctx context.Context) {
-		watch(ctx, machine, c.PoP.Name,
-			happened)
+		watch(ctx, machine, c.PoP.Name, happened)
 	})
 	if apart {
 		if err := s.keepRulesApart(c, key, id, happened); err != nil {
@@ -234,16 +233,13 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 				for _, e := range machine.Operators.Edges() {
 					edges = append(edges, EdgeStatus(e))
 				}
-				slices.SortFunc(edges[1:],
-					func(a, b control.EdgeStatus) int {
-						return cmp.Or(cmp.Compare(a.Name, b.Name),
-							cmp.Compare(a.ID, b.ID))
-					})
+				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int {
+					return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+				})
 				return edges
 			},
 			Secret: func() control.SecretStatus {
-				return secretStatus(c.PoP.Name,
-					machine.ForeignSecrets.Secrets())
+				return secretStatus(c.PoP.Name, machine.ForeignSecrets.Secrets())
 			},
 		},
 	}

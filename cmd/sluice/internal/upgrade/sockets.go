@@ -113,8 +113,7 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 	} {
 		for i, address := range addresses {
 			if at := slices.IndexFunc(given, func(l []net.Listener) bool {
-				return fits(l[0],
-					address)
+				return fits(l[0], address)
 			}); all[i] == nil && at >= 0 {
 				all[i] = given[at]
 				given = slices.Delete(given, at, at+1)
@@ -188,8 +187,7 @@ func (s *Sockets) keep(name string, addresses []string, all [][]net.Listener) {
 func byAddress(list []net.Listener) (all [][]net.Listener) {
 	for _, ln := range list {
 		at := slices.IndexFunc(all, func(l []net.Listener) bool {
-			return l[0].Addr().
-				String() == ln.Addr().String()
+			return l[0].Addr().String() == ln.Addr().String()
 		})
 		if at < 0 {
 			all = append(all, []net.Listener{ln})
@@ -288,8 +286,7 @@ func listen(what, address string, wanted int) ([]net.Listener, error) {
 func share(raw syscall.RawConn) error {
 	var err error
 	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET,
-			unix.SO_REUSEPORT, 1)
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	}); e != nil {
 		return e
 	}

@@ -213,8 +213,7 @@ func duplicate(s socket) (*os.File, error) {
 	var fd uintptr
 	var errno syscall.Errno
 	err = raw.Control(func(old uintptr) {
-		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old,
-			syscall.F_DUPFD_CLOEXEC, 0)
+		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
 	})
 	switch {
 	case err != nil:

@@ -140,8 +140,7 @@ func (v *Viewer) open(item []byte, now time.Time) (n notice, ok bool) {
 		return notice{}, false
 	}
 	n.Lookers = slices.DeleteFunc(n.Lookers, func(l looker) bool {
-		return now.Sub(l.At).
-			Abs() > keeps
+		return now.Sub(l.At).Abs() > keeps
 	})
 	n.Lookers = n.Lookers[:min(len(n.Lookers), maxEdges)]
 	for i := range n.Lookers {
@@ -175,8 +174,7 @@ func (v *Viewer) ours(now time.Time) (list []string) {
 		}
 	}
 	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(v.asked[b].Compare(v.asked[a]),
-			cmp.Compare(a, b))
+		return cmp.Or(v.asked[b].Compare(v.asked[a]), cmp.Compare(a, b))
 	})
 	return list[:min(len(list), askedFor)]
 }
@@ -336,9 +334,8 @@ func (v *Viewer) fetch(ctx context.Context) {
 	v.mu.Lock()
 	now := time.Now()
 	every, node, placed := readEvery, v.node, v.placed
-	if now.Sub(v.began) < awaited ||
-		slices.ContainsFunc(v.ours(now),
-			func(q string) bool { return now.Sub(v.asked[q]) < awaited }) {
+	if now.Sub(v.began) < awaited || slices.ContainsFunc(v.ours(now),
+		func(q string) bool { return now.Sub(v.asked[q]) < awaited }) {
 		every = readSoon
 	}
 	recent := now.Sub(v.read) < every
@@ -431,8 +428,7 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b view.Seen) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	for _, name := range silent {
 		if !slices.ContainsFunc(list, func(s view.Seen) bool { return s.Name == name }) {

@@ -1,7 +1,6 @@
 package why
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -58,21 +57,17 @@ func Find(id string, logs ...io.Reader) ([]Request, error) {
 	quoted, _ := json.Marshal(id)
 	field := append([]byte(`"id":`), quoted...)
 	list, lines := []Request{}, 0
-	for _, r := range logs {
-		in := bufio.NewScanner(r)
-		in.Buffer(nil, 1<<20)
-		for in.Scan() {
-			lines++
-			var one Request
-			if text := in.Bytes(); bytes.Contains(text, field) &&
-				json.Unmarshal(text, &one) == nil && one.ID == id {
-				one.Time, one.Until = one.Time.UTC(), one.Until.UTC()
-				list = append(list, one)
-			}
+	err := scan(logs, func(n int, text []byte) error {
+		lines = n
+		var one Request
+		if bytes.Contains(text, field) && json.Unmarshal(text, &one) == nil && one.ID == id {
+			one.Time, one.Until = one.Time.UTC(), one.Until.UTC()
+			list = append(list, one)
 		}
-		if err := in.Err(); err != nil {
-			return nil, fmt.Errorf("why: line %d: %w", lines+1, err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(list) == 0 {
 		return nil,

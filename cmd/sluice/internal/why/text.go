@@ -137,9 +137,4 @@ func name(s *Story) string {
 	return s.Source.String()
 }
 
-func requests(n uint64) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return fmt.Sprintf("%d requests", n)
-}
+func requests(n uint64) string { return operator.Counted(int(n), "request") }

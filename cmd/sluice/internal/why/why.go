@@ -96,26 +96,10 @@ type Refusals struct {
 
 // A line is a request, as a line of the log has it.
 type line struct {
-	Time     time.Time
-	T        float64
-	Source   string
-	Key      string
-	ID, Edge string
-	Rule     string
-	Verdict  string
-	Action   string
-	Estimate float64
-	Limit    uint32
-	Window   float64
-	Until    time.Time
+	Request
+	T        float64 // its time in Unix seconds, where a log has no other
 	Sample   uint64
-	Policy   string
 	Protocol string
-	By, Who  string
-	Reason   string
-
-	Host, Method, Path, From string
-	Status                   int
 }
 
 func (l *line) refused() bool {
@@ -135,33 +119,30 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 		Others: []Refusals{}}
 	var list []line
 	var bad, strange string // the first of those lines
-	for _, r := range logs {
-		in := bufio.NewScanner(r)
-		in.Buffer(nil, 1<<20)
-		for in.Scan() {
-			s.Lines++
-			l, is, ok := read(in.Bytes(), &q)
-			switch {
-			case !ok:
-				s.Bad++
-				if bad == "" {
-					bad = example(s.Lines, in.Bytes())
-				}
-				if bytes.Contains(in.Bytes(), []byte(sourceField)) {
-					if s.Strange++; strange == "" {
-						strange = example(s.Lines, in.Bytes())
-					}
-				}
-			case is && len(list) == maxLines:
-				return nil, fmt.Errorf("why: more than %d requests of %s: give less of the logs",
-					maxLines, name(s))
-			case is:
-				list = append(list, l)
+	err := scan(logs, func(n int, text []byte) error {
+		s.Lines = n
+		l, is, ok := read(text, &q)
+		switch {
+		case !ok:
+			s.Bad++
+			if bad == "" {
+				bad = example(n, text)
 			}
+			if bytes.Contains(text, []byte(sourceField)) {
+				if s.Strange++; strange == "" {
+					strange = example(n, text)
+				}
+			}
+		case is && len(list) == maxLines:
+			return fmt.Errorf("why: more than %d requests of %s: give less of the logs",
+				maxLines, name(s))
+		case is:
+			list = append(list, l)
 		}
-		if err := in.Err(); err != nil {
-			return nil, fmt.Errorf("why: line %d: %w", s.Lines+1, err)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case s.Strange*100 > s.Lines:
@@ -180,6 +161,25 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 		s.add(&list[i])
 	}
 	return s, nil
+}
+
+// scan reads the lines of logs, which are numbered through.
+func scan(logs []io.Reader, each func(n int, text []byte) error) error {
+	n := 0
+	for _, r := range logs {
+		in := bufio.NewScanner(r)
+		in.Buffer(nil, 1<<20)
+		for in.Scan() {
+			n++
+			if err := each(n, in.Bytes()); err != nil {
+				return err
+			}
+		}
+		if err := in.Err(); err != nil {
+			return fmt.Errorf("why: line %d: %w", n+1, err)
+		}
+	}
+	return nil
 }
 
 // sourceField is what a line's source stands behind.
@@ -311,8 +311,7 @@ func (s *Story) block(l *line) {
 
 func (s *Story) other(l *line) {
 	i := slices.IndexFunc(s.Others, func(r Refusals) bool {
-		return r.Rule == l.Rule &&
-			r.Verdict == l.Verdict
+		return r.Rule == l.Rule && r.Verdict == l.Verdict
 	})
 	if i < 0 {
 		i = len(s.Others)
