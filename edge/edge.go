@@ -92,9 +92,7 @@ type Server struct {
 	pools     pools
 
 	observed
-	name   string
-	events *events.Log
-	warn   func(message string, args ...any)
+	reporting
 
 	lists *lists.Store
 
@@ -106,6 +104,13 @@ type observed struct {
 	stats      *stats
 	heaviest   heaviest
 	unbelieved address.Unbelieved
+}
+
+// reporting is where the edge tells operators what happens.
+type reporting struct {
+	name   string // what they call it
+	events *events.Log
+	warn   func(message string, args ...any)
 }
 
 // listening is where clients come in.
@@ -148,11 +153,9 @@ func New(o Options) (*Server, error) {
 		tier: o.Tier,
 		bounds: bounds{wait: c.PoP.Wait, limits: c.Limits, proxy: proxy.Bounds{
 			BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}},
-		secret:   key.NewSecret(o.Secret),
-		observed: observed{stats: newStats(), heaviest: newHeaviest()},
-		name:     o.Name,
-		events:   o.Events,
-		warn:     o.Warn, use: o.Use, lists: o.Lists,
+		secret:    key.NewSecret(o.Secret),
+		observed:  observed{stats: newStats(), heaviest: newHeaviest()},
+		reporting: reporting{o.Name, o.Events, o.Warn}, use: o.Use, lists: o.Lists,
 	}
 	if s.lists == nil {
 		s.lists = new(lists.Store)

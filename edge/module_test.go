@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -309,6 +310,13 @@ func TestChangesOfModules(t *testing.T) {
 	}
 	if text := use.ChangeText(&list[4]); text != "tea was told of green" {
 		t.Error(text)
+	}
+}
+
+// A Server is small enough to be read: what belongs together is one field, and a feature has none.
+func TestServerFields(t *testing.T) {
+	if n := reflect.TypeFor[edge.Server]().NumField(); n > 15 {
+		t.Errorf("edge.Server has %d fields, want at most 15", n)
 	}
 }
 

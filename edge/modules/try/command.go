@@ -16,10 +16,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"sluice/edge/control"
 	"sluice/edge/honest"
 	"sluice/edge/operator"
-	"sluice/edge/view"
 )
 
 // maxRuleFile bounds what is read of a rule: more does not travel.
@@ -124,20 +122,6 @@ func givenRule(file string, args []string) (rule map[string]any, err error) {
 	return merged(rule, line), nil
 }
 
-// tried is a try, as an edge shows it.
-type tried struct {
-	Name, About  string
-	Began, Until time.Time
-	Ended        bool
-	Who, Edge    string
-	Result       Result
-	Edges        []view.Edge
-	Late         []struct {
-		Edge  string
-		Since time.Time
-	}
-}
-
 func urlOf(name string) string {
 	return "/v1/tries/" + url.PathEscape(name) + "?scope=" + operator.WholePoP
 }
@@ -145,28 +129,24 @@ func urlOf(name string) string {
 // beginAt has a rule tried on all edges, and returns its name.
 func beginAt(c *operator.Client, name string, rule map[string]any,
 	length time.Duration) (string, error) {
-	var begun struct {
-		Name     string
-		Edges    *control.Spread
-		Warnings []string
-	}
+	var done begun
 	if err := c.Do(http.MethodPost, "/v1/tries", map[string]any{"name": name,
-		"for": length.String(), "rule": rule}, &begun); err != nil {
+		"for": length.String(), "rule": rule}, &done); err != nil {
 		return "", err
 	}
 	if c.JSON {
-		return begun.Name, nil
+		return done.Name, nil
 	}
 	where := "on this edge"
-	if begun.Edges != nil {
-		where = (*operator.Spread)(begun.Edges).String()
+	if done.Edges != nil {
+		where = (*operator.Spread)(done.Edges).String()
 	}
-	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", operator.Printable(begun.Name),
+	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", operator.Printable(done.Name),
 		operator.Span(length), operator.Printable(where))
-	for _, w := range begun.Warnings {
+	for _, w := range done.Warnings {
 		fmt.Fprintln(c.Out, "but: "+operator.Printable(w))
 	}
-	return begun.Name, nil
+	return done.Name, nil
 }
 
 // looks is how often a try is looked at while it runs: twenty times, and not more than once a
@@ -189,7 +169,7 @@ func watch(ctx context.Context, c *operator.Client, name string, length time.Dur
 		case <-end.C:
 			return showAt(c, name)
 		case now := <-tick.C:
-			var t tried
+			var t shown
 			if err := c.Get(urlOf(name), &t); err != nil {
 				if operator.IsRefusal(err, http.StatusNotFound) {
 					return err
@@ -224,7 +204,7 @@ func showAt(c *operator.Client, name string) error {
 
 // listAt lists those that run, and the last of those that have ended.
 func listAt(c *operator.Client) error {
-	return operator.Show(c, http.MethodGet, "/v1/tries", nil, func(list []tried) error {
+	return operator.Show(c, http.MethodGet, "/v1/tries", nil, func(list []shown) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nothing is tried")
 			return err
@@ -258,11 +238,11 @@ func sources(n *Number) string {
 }
 
 // printing prints a try.
-func printing(c *operator.Client) func(tried) error {
-	return func(t tried) error { return t.print(c) }
+func printing(c *operator.Client) func(shown) error {
+	return func(t shown) error { return t.print(c) }
 }
 
-func (t *tried) print(c *operator.Client) error {
+func (t *shown) print(c *operator.Client) error {
 	r := &t.Result
 	state := "runs, " + operator.Span(time.Until(t.Until)) + " left"
 	if t.Ended {

@@ -32,7 +32,7 @@ type shown struct {
 	Ended  bool            `json:"ended"`
 	Who    string          `json:"who,omitempty"`
 	Edge   string          `json:"edge"` // where it was begun
-	Result *Result         `json:"result"`
+	Result Result          `json:"result"`
 	// Of which the result is, with those that are missing
 	Edges []view.Edge `json:"edges,omitempty"`
 	Late  []lateEdge  `json:"late,omitempty"`
@@ -192,7 +192,7 @@ func (m *module) list(_ *route.API, w http.ResponseWriter, _ *http.Request) {
 // here is a try as this edge alone sees it.
 func (m *module) here(r *Run, now time.Time) shown {
 	t := m.shown(r, now)
-	t.Result = Sum([]*Part{m.part(r, now)}, topShown)
+	t.Result = *Sum([]*Part{m.part(r, now)}, topShown)
 	return t
 }
 
@@ -246,6 +246,6 @@ func (m *module) reply(a *route.API, w http.ResponseWriter, r *http.Request, all
 			t.Edges[i].Missing = "it does not try this rule: it has just started, is of an older version, or cannot"
 		}
 	}
-	t.Result = Sum(parts, topShown)
+	t.Result = *Sum(parts, topShown)
 	route.Reply(w, t)
 }
