@@ -167,16 +167,6 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 	}
 }
 
-// Error is what has befallen a connection since it was asked last: a reset shows here before what
-// has come has been read.
-func Error(fd int) error {
-	n, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
-	if err == nil && n != 0 {
-		err = syscall.Errno(n)
-	}
-	return sentinel(err)
-}
-
 // Close closes a socket.
 func Close(fd int) { syscall.Close(fd) }
 

@@ -27,6 +27,5 @@ func FineTimers()                                                     {}
 func Dial(netip.Addr, netip.AddrPort) (int, error)                    { return -1, errPlatform }
 func Write(int, []byte) (int, error)                                  { return 0, errPlatform }
 func Read(int, []byte) (int, error)                                   { return 0, errPlatform }
-func Error(int) error                                                 { return errPlatform }
 func Close(int)                                                       {}
 func Abort(int)                                                       {}

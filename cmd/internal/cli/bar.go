@@ -47,16 +47,6 @@ func (b *Bar) Set(done int) {
 	}
 }
 
-// Add says that so much more is done.
-func (b *Bar) Add(n int) {
-	if b != nil {
-		b.mu.Lock()
-		done := b.done + n
-		b.mu.Unlock()
-		b.Set(done)
-	}
-}
-
 // Describe says what is being done.
 func (b *Bar) Describe(what string) {
 	if b != nil {

@@ -18,7 +18,7 @@ func TestBarNeverGoesBack(t *testing.T) {
 	if at := b.bar.State().CurrentNum; at != 900 {
 		t.Errorf("the bar is at %d", at)
 	}
-	b.Add(50)
+	b.Set(950)
 	b.Finish()
 	if b.done != 950 || !strings.Contains(drawn.String(), "what") {
 		t.Errorf("%d are done: %q", b.done, &drawn)
@@ -35,7 +35,6 @@ func TestNoBarWithoutATerminal(t *testing.T) {
 	os.Stderr = f
 	b := Progress(10, "what")
 	b.Set(1)
-	b.Add(1)
 	b.Describe("else")
 	b.Finish()
 	os.Stderr = was

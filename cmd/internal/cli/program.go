@@ -97,9 +97,3 @@ func (p *Program) Help() string {
 
 // Logf writes a line to standard error.
 func Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-
-// OneOf is a choice in words.
-func OneOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}

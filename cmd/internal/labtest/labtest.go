@@ -30,13 +30,10 @@ var plain, raced = &build{}, &build{args: []string{"-race"}}
 // Binaries is the folder with the programs, which have the race detector if the test has it.
 func Binaries(tb testing.TB) string { return asTheTest().in(tb) }
 
-// Plain is the folder with the programs without it.
-func Plain(tb testing.TB) string { return plain.in(tb) }
-
 // Trials is Binaries with the program of the laboratory beside the others.
 func Trials(tb testing.TB) string { return asTheTest().withTrial(tb) }
 
-// PlainTrials is Plain with the program of the laboratory beside the others.
+// PlainTrials is Trials without the race detector.
 func PlainTrials(tb testing.TB) string { return plain.withTrial(tb) }
 
 func asTheTest() *build {

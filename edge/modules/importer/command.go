@@ -9,6 +9,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/operator"
+	"sluice/edge/regular"
 )
 
 // Module makes rules of the limits of another program's file.
@@ -45,16 +46,12 @@ func command() operator.Command {
 }
 
 func importFile(kind, file string) (*Result, error) {
-	var text []byte
-	var err error
-	var open Open // what it includes
+	read, open := os.ReadFile, beside(file)
 	if file == "-" {
-		file = "stdin"
-		text, err = io.ReadAll(os.Stdin)
-	} else {
-		text, err = os.ReadFile(file)
-		open = beside(file)
+		file, open = "stdin", nil
+		read = func(string) ([]byte, error) { return io.ReadAll(os.Stdin) }
 	}
+	text, err := read(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: give the path of a readable file", err)
 	}
@@ -82,15 +79,7 @@ func beside(file string) Open {
 			return nil, fmt.Errorf("there is no %s here", pattern)
 		}
 		for _, name := range names {
-			info, err := os.Stat(name)
-			switch {
-			case err != nil:
-				return nil, err
-			case !info.Mode().IsRegular() || info.Size() > maxIncludedBytes:
-				return nil, fmt.Errorf("%s is no file, or has more than %d bytes", name,
-					maxIncludedBytes)
-			}
-			text, err := os.ReadFile(name)
+			text, err := regular.Read(name, maxIncludedBytes)
 			if err != nil {
 				return nil, err
 			}
