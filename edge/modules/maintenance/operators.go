@@ -53,7 +53,7 @@ func command() operator.Command {
 	length := operator.DurationFlag(set, new(time.Duration), "for", 0,
 		"end by itself after a `TIME` such as 2h; 0: when it is turned off")
 	allow := set.StringSlice("allow", nil,
-		"serve those of an address or a prefix all the same: `CIDR,…`")
+		"serve those of an address or a prefix all the same: `CIDR,...`")
 	message := set.String("message", "", "what clients are told: `TEXT`")
 	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
 	return operator.Asks(set, "[on|off|status]", does, func(c *operator.Client,
