@@ -60,6 +60,21 @@ func TestBesideAnotherRelease(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 		other.until("having the limit again", func() bool { return other.api("GET", "/v1/rules/all", "").Limit == 10 })
+		tried := fmt.Sprintf("/v1/tries/beside-%d", i)
+		if a := p.api("POST", "/v1/tries", fmt.Sprintf(`{"name":"beside-%d","for":"1h","rule":{"limit":3}}`, i)); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+		shows := func(p *process, ended bool) func() bool {
+			return func() bool {
+				_, text := p.admin("GET", tried)
+				return strings.Contains(text, fmt.Sprintf(`"ended": %t`, ended))
+			}
+		}
+		other.until("trying the rule that is tried beside it", shows(other, false))
+		if a := other.api("DELETE", tried, ""); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+		p.until("ending the try that was stopped beside it", shows(p, true))
 	}
 	for _, p := range edges {
 		if forged := p.metric("sluice_tier_forged_total"); forged != "0" {
