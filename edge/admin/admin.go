@@ -153,8 +153,7 @@ func (a api) public() map[string]http.Handler {
 	}
 	return map[string]http.Handler{
 		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			text(w,
-				http.StatusOK, "ok\n")
+			text(w, http.StatusOK, "ok\n")
 		}),
 		"GET /readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if why := a.Edge.Unready(); why != "" {
@@ -389,8 +388,7 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 // listed shows a list of prefixes, list puts one on it, and unlist takes it off.
 func (a api) listed(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		route.Reply(w,
-			a.Edge.Listed(list, time.Now()))
+		route.Reply(w, a.Edge.Listed(list, time.Now()))
 	}
 }
 

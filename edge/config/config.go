@@ -247,8 +247,7 @@ func (c *Config) Check() error {
 // hasConcurrency reports whether a rule in force counts requests in flight.
 func (c *Config) hasConcurrency() bool {
 	return slices.ContainsFunc(c.Rules, func(r rules.Config) bool {
-		return r.Mode != rules.Off &&
-			r.Concurrency > 0
+		return r.Mode != rules.Off && r.Concurrency > 0
 	})
 }
 

@@ -7,8 +7,7 @@ import "strings"
 // nothing but _ and -. "": none does.
 func Nearest(word string, words []string) string {
 	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "").
-			Replace(strings.ToLower(s))
+		return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
 	}
 	is := plain(word)
 	best, least := "", 2

@@ -55,16 +55,14 @@ func (c *Config) weaknesses() (all []string) {
 			continue // it counts nothing
 		}
 		if j := slices.IndexFunc(r.Key, func(part string) bool {
-			return isMadeUp(part,
-				&r.Match)
+			return isMadeUp(part, &r.Match)
 		}); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
 		if r.Concurrency > 0 && !slices.ContainsFunc(r.Key, isOwn) &&
 			!c.hasBySource(r, func(o *rules.Config) bool {
-				return o.Concurrency > 0 &&
-					o.Concurrency < r.Concurrency
+				return o.Concurrency > 0 && o.Concurrency < r.Concurrency
 			}) {
 			add("rule %s has %d slots for all clients together, which one that sends or reads slowly could hold: add a rule with key: source and a lower concurrency",
 				r.Name, r.Concurrency)

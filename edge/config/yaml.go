@@ -91,8 +91,7 @@ func (r *reader) pairs(what string, each func(name, n ast.Node, text string)) fu
 		values, _ := r.entries(n, what)
 		for _, v := range values {
 			r.text(what+": "+scalar(v.Key), func(n ast.Node, text string) {
-				each(v.Key, n,
-					text)
+				each(v.Key, n, text)
 			})(v.Value)
 		}
 	}

@@ -342,8 +342,7 @@ func CheckLocation(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || strings.ContainsFunc(text, func(r rune) bool {
-		return r <= ' ' ||
-			r >= 0x7f || r == '\\'
+		return r <= ' ' || r >= 0x7f || r == '\\'
 	}):
 	case (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil:
 		return nil

@@ -292,8 +292,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 }
 
 // addLimits puts a rule's limits to the limiter.
-func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr,
-	secret key.Secret) {
+func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr, secret key.Secret) {
 	if r.apart != nil && d.request.Request != nil {
 		if value := d.request.Fact(r.apart); value != nil {
 			l := &r.Limits[len(r.Limits)-1]

@@ -193,8 +193,7 @@ func Sum(loads ...Load) Load {
 		}
 	}
 	slices.SortStableFunc(all.Origins, func(a, b *OriginLoad) int {
-		return cmp.Compare(a.Name,
-			b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	})
 	return all
 }

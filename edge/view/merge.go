@@ -30,8 +30,7 @@ type HeavyKey struct {
 func (p *PoP) Top(by string, n int) []Heavy {
 	list := []Heavy{}
 	for _, s := range merge(p, func(part *Part) ([]top.Heavy, uint64) {
-		return part.Tops[by].Heavy,
-			part.Tops[by].Rest
+		return part.Tops[by].Heavy, part.Tops[by].Rest
 	},
 		func(h *top.Heavy) (string, *top.Heavy) { return h.Source, h }, n) {
 		list = append(list, Heavy{s.of, s.edges})
@@ -51,8 +50,7 @@ func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
 		}
 		return keys, part.Keys[by].Rest
 	}, func(h *control.HeavyKey) (string, *top.Heavy) {
-		return canonical(h.Key) + " " +
-			h.Source, &h.Heavy
+		return canonical(h.Key) + " " + h.Source, &h.Heavy
 	}, n) {
 		if s.of.Rules == nil {
 			s.of.Rules = []string{}
