@@ -191,6 +191,14 @@ func ParseEstimate(s string) (Estimate, error) {
 	return 0, fmt.Errorf("counter: estimate %q: want nearest or lower", s)
 }
 
+// UnmarshalText reads it as ParseEstimate does.
+func (e *Estimate) UnmarshalText(text []byte) (err error) {
+	if *e, err = ParseEstimate(string(text)); err != nil {
+		return fmt.Errorf("%q is not possible: want nearest or lower", text)
+	}
+	return nil
+}
+
 // Spec says how hits are counted and how many are allowed. It is immutable once made, and what it
 // counts is known by Identity, not by the pointer: two rules that agree in Name, Window,
 // SubWindows, lane width and algorithm, and of buckets in size and drain, share their counters.

@@ -135,11 +135,11 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/top":                    a.top,
 		"GET /v1/events":                 a.events,
 		"GET /v1/dashboard":              a.summary,
-		"GET /v1/quotas":                 a.listQuotas(),
+		"GET /v1/quotas":                 a.ofStore(a.listQuotas()),
 		"GET /v1/quotas/{key}":           a.quotas,
-		"PUT /v1/quotas/{key}":           a.quota,
-		"DELETE /v1/quotas/{key}":        a.unquota,
-		"GET /v1/quotas/{key}/history":   a.quotaHistory,
+		"PUT /v1/quotas/{key}":           a.ofStore(a.quota),
+		"DELETE /v1/quotas/{key}":        a.ofStore(a.unquota),
+		"GET /v1/quotas/{key}/history":   a.ofStore(a.quotaHistory),
 		"GET /v1/usage/{key}":            a.usage,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/route"
+	"sluice/edge/rules"
 	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
@@ -81,11 +82,11 @@ type summary struct {
 }
 
 type ruleLoad struct {
-	ruleJSON
+	rules.Config
 	*view.RuleLoad
 }
 
-func (r ruleLoad) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.RuleLoad) }
+func (r ruleLoad) MarshalJSON() ([]byte, error) { return joined(r.Config, r.RuleLoad) }
 
 type nodeLoad struct {
 	member.Node
@@ -149,7 +150,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	if all {
 		s.Load = a.overPoP(r, &s, match, now)
 	}
-	for _, rule := range edgeRules(a.Edge) {
+	for _, rule := range a.Edge.Rules() {
 		s.Rules = append(s.Rules, ruleLoad{rule, s.Load.Rule(rule.Name)})
 	}
 	for _, group := range a.Edge.Origins(now) {

@@ -15,13 +15,12 @@ import (
 	"sluice/edge/route"
 )
 
-// store reports whether there is a store of plans. If not, the answer says so.
-func (a api) store(w http.ResponseWriter) bool {
+// ofStore serves what needs a store of plans. If there is none, the answer says so.
+func (a api) ofStore(serve http.HandlerFunc) http.HandlerFunc {
 	if a.Plans == nil {
-		route.Failed(w, control.ErrNoPlans)
-		return false
+		return func(w http.ResponseWriter, _ *http.Request) { route.Failed(w, control.ErrNoPlans) }
 	}
-	return true
+	return serve
 }
 
 // client is the one that a request names.
@@ -50,9 +49,6 @@ func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 const updatedTime = time.Second
 
 func (a api) quotaHistory(w http.ResponseWriter, r *http.Request) {
-	if !a.store(w) {
-		return
-	}
 	all, err := a.Edge.Quotas(client(r))
 	if err != nil {
 		route.Failed(w, err)
@@ -81,9 +77,6 @@ func (a api) stored(r *http.Request) (control.Quotas, error) {
 }
 
 func (a api) quota(w http.ResponseWriter, r *http.Request) {
-	if !a.store(w) {
-		return
-	}
 	var q control.Quota
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, route.MaxBody))
 	decoder.DisallowUnknownFields()
@@ -113,9 +106,6 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a api) unquota(w http.ResponseWriter, r *http.Request) {
-	if !a.store(w) {
-		return
-	}
 	before, err := a.stored(r)
 	if err != nil {
 		route.Failed(w, err)
@@ -131,12 +121,8 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 		route.Failed(w, err)
 		return
 	}
-	what, under := "quotas deleted", ""
-	if rule != nil {
-		under = *rule
-	}
 	if n > 0 {
-		a.said(r, before, what, under)
+		a.said(r, before, "quotas deleted", r.URL.Query().Get("rule"))
 	}
 	route.Reply(w, map[string]int{"deleted": n})
 }
@@ -175,9 +161,5 @@ func (a api) usage(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
 	used, err := a.Edge.Usage(ctx, client(r))
-	if err != nil {
-		route.Failed(w, err)
-		return
-	}
-	route.Reply(w, used)
+	route.Answer(w, used, err)
 }

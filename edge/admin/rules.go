@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"sluice/counter/member"
-	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/route"
 	"sluice/edge/rules"
-	"sluice/edge/rules/match"
 )
 
 // Edited is what became of an edit.
@@ -30,24 +28,9 @@ type Edited struct {
 	Now       *changes.Overlay // what Edges is about; nil: what is in force
 }
 
-// ruleJSON shows a rule with the name of its estimate.
-type ruleJSON struct {
-	rules.Config
-	Estimate string `json:"estimate"`
-}
-
-// MarshalJSON joins them.
-func (r ruleJSON) MarshalJSON() ([]byte, error) {
-	text, err := json.Marshal(r.Config)
-	if err != nil {
-		return nil, err
-	}
-	return match.Joined(text, map[string]string{"estimate": r.Estimate})
-}
-
 // joined is the fields of a rule and those of another object as one object: what embeds a rule says
 // so, because a rule's own MarshalJSON would be its own.
-func joined(rule ruleJSON, beside any) ([]byte, error) {
+func joined(rule rules.Config, beside any) ([]byte, error) {
 	text, err := rule.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -61,7 +44,7 @@ func joined(rule ruleJSON, beside any) ([]byte, error) {
 
 // A shownRule is a rule, and where it comes from.
 type shownRule struct {
-	ruleJSON
+	rules.Config
 	shownOrigin
 }
 
@@ -70,21 +53,15 @@ type shownOrigin struct {
 	Version uint64         `json:"version"`
 }
 
-func (r shownRule) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.shownOrigin) }
+func (r shownRule) MarshalJSON() ([]byte, error) { return joined(r.Config, r.shownOrigin) }
 
-func edgeRules(s *edge.Server) []ruleJSON {
-	list := []ruleJSON{}
-	for _, r := range s.Rules() {
-		list = append(list, ruleJSON{r, r.Estimate.String()})
-	}
-	return list
+func (a api) rules(w http.ResponseWriter, _ *http.Request) {
+	route.Reply(w, append([]rules.Config{}, a.Edge.Rules()...))
 }
 
-func (a api) rules(w http.ResponseWriter, _ *http.Request) { route.Reply(w, edgeRules(a.Edge)) }
-
 // find is a rule in force, or nil.
-func (a api) find(name string) *ruleJSON {
-	for _, rule := range edgeRules(a.Edge) {
+func (a api) find(name string) *rules.Config {
+	for _, rule := range a.Edge.Rules() {
 		if rule.Name == name {
 			return &rule
 		}
@@ -195,18 +172,18 @@ type outcome struct {
 
 // An editedRule is a rule, and what became of the edit.
 type editedRule struct {
-	ruleJSON
+	rules.Config
 	outcome
 }
 
-func (r editedRule) MarshalJSON() ([]byte, error) { return joined(r.ruleJSON, r.outcome) }
+func (r editedRule) MarshalJSON() ([]byte, error) { return joined(r.Config, r.outcome) }
 
 // shown is a rule of an overlay as those in force are shown.
-func (a api) shown(r rules.Config) ruleJSON {
+func (a api) shown(r rules.Config) rules.Config {
 	if r.Estimate == nil {
 		r.Estimate = &a.Edge.Config().Estimate
 	}
-	return ruleJSON{r, r.Estimate.String()}
+	return r
 }
 
 func (a api) history(w http.ResponseWriter, r *http.Request) {
@@ -218,7 +195,7 @@ func (a api) history(w http.ResponseWriter, r *http.Request) {
 // restart.
 func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	overlay, list := a.overlay(), []shownRule{}
-	for _, r := range edgeRules(a.Edge) {
+	for _, r := range a.Edge.Rules() {
 		s := overlay.InForce(r.Name)
 		list = append(list, shownRule{r, shownOrigin{s.Origin, s.Version}})
 	}

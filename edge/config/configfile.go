@@ -77,10 +77,10 @@ func (r *reader) config(n ast.Node, c *Config) {
 	f["lists"] = r.lists(&c.Lists)
 	f["deny"] = r.group("deny", &c.Deny, &c.DenyLists, &c.DenyMarked)
 	f["allow"] = r.group("allow", &c.Allow, &c.AllowLists, &c.AllowMarked)
-	f["origins"] = func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) }
+	f["origins"] = r.each("origins", func(n ast.Node) { r.origin(n, c) })
 	f["jwt"] = func(n ast.Node) { r.jwt(n, &c.JWT) }
 	f["plans"] = func(n ast.Node) { r.plans(n, &c.Plans) }
-	f["rules"] = func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) }
+	f["rules"] = r.each("rules", func(n ast.Node) { r.rule(n, c, names) })
 	seen := r.mapping(n, "configuration", r.sections(n, c, f))
 	for _, o := range c.optional() {
 		if r.missing[o.setting] != "" && o.given {
@@ -154,7 +154,7 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 		}
 		p.Memcached = list
 	})
-	f["peers"] = func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) }
+	f["peers"] = r.each("pop.peers", func(n ast.Node) { r.peer(n, p) })
 	r.mapping(n, "pop", f)
 }
 

@@ -19,13 +19,11 @@ func (r *reader) descriptors(n ast.Node, m *match.Config) {
 	}
 	d := new(descriptors.Pattern)
 	f := r.settings(name+".", d)
-	f["entries"] = func(n ast.Node) {
-		r.list(n, name+".entries", func(n ast.Node) {
-			var e descriptors.Entry
-			r.into(n, name+".entries", &e)
-			d.Entries = append(d.Entries, e)
-		})
-	}
+	f["entries"] = r.each(name+".entries", func(n ast.Node) {
+		var e descriptors.Entry
+		r.into(n, name+".entries", &e)
+		d.Entries = append(d.Entries, e)
+	})
 	r.mapping(n, name, f)
 	if err := d.Check(); err != nil {
 		r.fail(n, "%s: %v", name, err)

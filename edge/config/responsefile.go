@@ -16,19 +16,17 @@ import (
 func (r *reader) response(n ast.Node, p *rules.Response) {
 	f := r.settings("response.", p)
 	f["location"] = r.kept("response.location", rules.CheckLocation, &p.Location)
-	f["bodies"] = func(n ast.Node) {
-		r.list(n, "response.bodies", func(n ast.Node) {
-			var b rules.Body
-			r.into(n, "response.bodies", &b)
-			switch {
-			case b.ContentType == "" || b.Body == "":
-				r.fail(n, "response.bodies: want a content_type and a body in each of them")
-			case len(p.Bodies) == maxBodies:
-				r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
-			}
-			p.Bodies = append(p.Bodies, b)
-		})
-	}
+	f["bodies"] = r.each("response.bodies", func(n ast.Node) {
+		var b rules.Body
+		r.into(n, "response.bodies", &b)
+		switch {
+		case b.ContentType == "" || b.Body == "":
+			r.fail(n, "response.bodies: want a content_type and a body in each of them")
+		case len(p.Bodies) == maxBodies:
+			r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
+		}
+		p.Bodies = append(p.Bodies, b)
+	})
 	f["headers"] = r.pairs("response.headers", func(at, n ast.Node, text string) {
 		name := scalar(at)
 		if err := rules.CheckHeader(name, text); err != nil {

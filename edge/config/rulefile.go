@@ -104,17 +104,15 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
 		}
 	}
-	f["estimate"] = r.estimate("estimate", &rule.Estimate)
-	f["escalate"] = func(n ast.Node) {
-		r.list(n, "escalate", func(n ast.Node) {
-			var t rules.Duration
-			r.setting("escalate", `want:"1s to 24h"`, &t)(n)
-			if len(rule.Escalate) == maxEscalate {
-				r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
-			}
-			rule.Escalate = append(rule.Escalate, t)
-		})
-	}
+	f["estimate"] = r.setting("estimate", "", &rule.Estimate)
+	f["escalate"] = r.each("escalate", func(n ast.Node) {
+		var t rules.Duration
+		r.setting("escalate", `want:"1s to 24h"`, &t)(n)
+		if len(rule.Escalate) == maxEscalate {
+			r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
+		}
+		rule.Escalate = append(rule.Escalate, t)
+	})
 	f["count"] = func(n ast.Node) { r.count(n, &rule.Count) }
 	f["action"] = oneOf(r, "action", &rule.Action, rules.NamesOf(actions(r.modules))...)
 	f["response"] = func(n ast.Node) { r.response(n, &rule.Response) }
@@ -198,44 +196,41 @@ func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Conf
 
 // windows reads the limits that a rule has in other windows.
 func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
-	return func(n ast.Node) {
-		r.list(n, "windows", func(n ast.Node) {
-			var w rules.Window
-			switch seen := r.into(n, "windows", &w); {
-			case seen == nil:
-			case seen["limit"] == nil || seen["window"] == nil:
-				r.fail(n,
-					"windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
-			case w.Limit > 0 && w.Window > 0: // else that was said
-				*to = append(*to, w)
-			}
-		})
-	}
+	return r.each("windows", func(n ast.Node) {
+		var w rules.Window
+		switch seen := r.into(n, "windows", &w); {
+		case seen == nil:
+		case seen["limit"] == nil || seen["window"] == nil:
+			r.fail(n,
+				"windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+		case w.Limit > 0 && w.Window > 0: // else that was said
+			*to = append(*to, w)
+		}
+	})
 }
 
 // ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit
 // of their own.
 func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
-	return func(n ast.Node) {
-		r.list(n, "prefixes", func(n ast.Node) {
-			var p rules.Prefix
-			f := r.settings("prefixes.", &p)
-			f["prefix"] = integer(r, "prefixes", 8, 128, &p.Prefix)
-			switch n.(type) {
-			case *ast.MappingNode, *ast.MappingValueNode:
-				if seen := r.mapping(n, "prefixes", f); seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
-					r.fail(n,
-						"prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
-					return
-				}
-			default:
-				f["prefix"](n)
+	return r.each("prefixes", func(n ast.Node) {
+		var p rules.Prefix
+		f := r.settings("prefixes.", &p)
+		f["prefix"] = integer(r, "prefixes", 8, 128, &p.Prefix)
+		switch n.(type) {
+		case *ast.MappingNode, *ast.MappingValueNode:
+			seen := r.mapping(n, "prefixes", f)
+			if seen["prefix"] == nil || seen["limit"] == nil {
+				r.fail(n,
+					"prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+				return
 			}
-			if p.Prefix > 0 { // else that was said
-				*to = append(*to, p)
-			}
-		})
-	}
+		default:
+			f["prefix"](n)
+		}
+		if p.Prefix > 0 { // else that was said
+			*to = append(*to, p)
+		}
+	})
 }
 
 // maxEscalate is how many timeouts a rule may have for repeated blocks.
@@ -424,16 +419,6 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 		r.fail(n,
 			"count: statuses and refused together: a refused request has no status of the origin; keep one")
 	}
-}
-
-func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
-	return r.text(what, func(n ast.Node, text string) {
-		e, err := algorithm.ParseEstimate(text)
-		if err != nil {
-			r.fail(n, "%s: %q is not possible: want nearest or lower", what, text)
-		}
-		*to = &e
-	})
 }
 
 // maxReads is how many numbers of an answer are added up.

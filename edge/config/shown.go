@@ -51,9 +51,6 @@ func Fields(r rules.Config) map[string]any {
 	all, standard := plain(r), plain(rules.Default(r.Name, 0))
 	set := differing(all, standard)
 	set["name"] = r.Name
-	if r.Estimate != nil {
-		set["estimate"] = r.Estimate.String()
-	}
 	return set
 }
 

@@ -118,6 +118,11 @@ func (r *reader) list(n ast.Node, what string, each func(ast.Node)) {
 	}
 }
 
+// each is list for a field.
+func (r *reader) each(what string, entry func(ast.Node)) func(ast.Node) {
+	return func(n ast.Node) { r.list(n, what, entry) }
+}
+
 // text reads a scalar as it is written.
 func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.Node) {
 	return func(n ast.Node) {
@@ -136,7 +141,7 @@ func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.N
 }
 
 func (r *reader) texts(what string, each func(n ast.Node, text string)) func(ast.Node) {
-	return func(n ast.Node) { r.list(n, what, r.text(what, each)) }
+	return r.each(what, r.text(what, each))
 }
 
 func (r *reader) str(what string, to *string) func(ast.Node) {

@@ -69,14 +69,17 @@ type Config struct {
 	Own map[string]any `json:"-"`
 }
 
-// MarshalJSON shows fields of modules as fields like others.
+// MarshalJSON shows fields of modules as fields like others, and the estimate if there is one.
 func (c Config) MarshalJSON() ([]byte, error) {
 	type plain Config
 	text, err := json.Marshal(plain(c))
-	if err != nil || len(c.Own) == 0 {
+	if err == nil && len(c.Own) > 0 {
+		text, err = match.Joined(text, c.Own)
+	}
+	if err != nil || c.Estimate == nil {
 		return text, err
 	}
-	return match.Joined(text, c.Own)
+	return match.Joined(text, map[string]string{"estimate": c.Estimate.String()})
 }
 
 // About is the rule in a few words.
