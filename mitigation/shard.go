@@ -188,11 +188,8 @@ func (s *shard) makeRoom(b *common, now int64) (ok, inForce bool) {
 			s.leave(at)
 			return true, false
 		}
-		if first == nil ||
-			cmp.Or(
-				cmp.Compare(e.common.worth(), least.common.worth()),
-				cmp.Compare(e.end, least.end),
-			) < 0 {
+		if first == nil || cmp.Or(cmp.Compare(e.common.worth(), least.common.worth()),
+			cmp.Compare(e.end, least.end)) < 0 {
 			first, least = at, e
 		}
 	}

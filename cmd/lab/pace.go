@@ -38,8 +38,7 @@ func cmdPace(ctx context.Context, args []string) error {
 		return err
 	}
 	return t.report(map[string]any{"pace": figures}, func(w io.Writer) error {
-		return writePace(w,
-			figures)
+		return writePace(w, figures)
 	})
 }
 

@@ -40,8 +40,7 @@ func cmdBareProxy(ctx context.Context, args []string) error {
 		return err
 	}
 	return serve(ctx, *listen, func(ln net.Listener) error {
-		return bench.ServeBaselineProxy(ln,
-			*origin, *refuse)
+		return bench.ServeBaselineProxy(ln, *origin, *refuse)
 	})
 }
 

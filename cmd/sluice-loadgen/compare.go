@@ -126,8 +126,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
 		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection,
-			Seed:     t.Seed,
-			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
+			Seed: t.Seed, Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		known := o
 		main := c.Name == ours(rule, size.Edges)
 		if main {

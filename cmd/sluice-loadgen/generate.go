@@ -72,8 +72,7 @@ func cmdGenerate(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(t.Requests),
-		len(t.Sources),
-		t.Duration().Round(time.Second/10))
+		len(t.Sources), t.Duration().Round(time.Second/10))
 	return nil
 }
 

@@ -117,8 +117,7 @@ func (a api) private() map[string]http.HandlerFunc {
 		"POST /v1/mitigations/lift":                 a.liftKey,
 		"GET /v1/nodes":                             a.nodes,
 		"GET /v1/origins":                           a.origins,
-		"GET /v1/lists": func(w http.ResponseWriter,
-			_ *http.Request) {
+		"GET /v1/lists": func(w http.ResponseWriter, _ *http.Request) {
 			route.Reply(w, a.Edge.Lists())
 		},
 		"POST /v1/reload":                a.reload,

@@ -218,8 +218,7 @@ func (o *Overlay) together(list []Change) *rules.Config {
 	rule, err := try(list)
 	if err != nil { // the fields do not fit together
 		rule, _ = try(fitting(list, func(some []Change) bool {
-			_,
-				err := try(some)
+			_, err := try(some)
 			return err == nil
 		}))
 	}
@@ -331,8 +330,7 @@ func (o *Overlay) said(name string, i int) json.RawMessage {
 // is not in it. "" is no rule. Two edges may have made the same version.
 func (o *Overlay) Made(c *Change) (old, now string) {
 	i := slices.IndexFunc(o.changes[c.Name], func(d Change) bool {
-		return d.Version == c.Version &&
-			d.Maker == c.Maker
+		return d.Version == c.Version && d.Maker == c.Maker
 	})
 	if i < 0 {
 		return "", ""

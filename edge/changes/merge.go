@@ -290,8 +290,7 @@ func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtake
 	add := func(path string, yours, is any) {
 		d := &list[0]
 		if j := slices.IndexFunc(list[:i], func(d Change) bool {
-			return path == "" ||
-				d.covers(path)
+			return path == "" || d.covers(path)
 		}); j >= 0 {
 			d = &list[j]
 		}
@@ -342,8 +341,7 @@ func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken)
 	its, _ := object(c.Rule)
 	for _, path := range c.Sets {
 		if slices.ContainsFunc(lost, func(l Overtaken) bool {
-			return l.Field == "" ||
-				l.Field == dotted(path)
+			return l.Field == "" || l.Field == dotted(path)
 		}) {
 			continue
 		}

@@ -273,8 +273,7 @@ func (c *Admin) blockUnder(list []keyed, d time.Duration, reason string, by Oper
 	var said sync.WaitGroup // at once: each waits for all edges
 	for i, k := range list {
 		said.Go(func() {
-			blocks[i], errs[i] = c.Block(k.rule.Config.Name, k.source.String(), d,
-				reason, by, now)
+			blocks[i], errs[i] = c.Block(k.rule.Config.Name, k.source.String(), d, reason, by, now)
 		})
 	}
 	said.Wait()

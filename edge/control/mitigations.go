@@ -184,8 +184,7 @@ func (c *Admin) names() map[uint32]named {
 func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode,
 		Action: n.action, Source: nameOf(source), Start: bit.Start, End: bit.End,
-		Learned: bit.Learned,
-		By:      bit.By.String(), Reason: bit.Reason, Who: bit.Who}
+		Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason, Who: bit.Who}
 }
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on
@@ -244,8 +243,7 @@ func (c *Admin) put(rule string, key mitigation.Key, d time.Duration, reason str
 			rules.Duration(mitigation.MaxBlock))
 	}
 	m = Mitigation{Rule: rule, Source: nameOf(key.Source), Start: now, End: now.Add(d),
-		Learned: now,
-		By:      mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
+		Learned: now, By: mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
 	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
 		Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who,
 		From: by.From}, false, key, func() {

@@ -342,11 +342,9 @@ func (c *Admin) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 		out.End <= 0:
 		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
 	}
-	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()),
-		func(q plans.Quota) bool {
-			return q.End != 0 &&
-				q.End <= now.UnixMilli()
-		}); len(live) >= plans.MaxQuotas {
+	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()), func(q plans.Quota) bool {
+		return q.End != 0 && q.End <= now.UnixMilli()
+	}); len(live) >= plans.MaxQuotas {
 		return out,
 			fmt.Errorf("%w: the client has %d quotas in force or to come: delete them, or wait until some are over", ErrLimits, len(live))
 	}

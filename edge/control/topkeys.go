@@ -151,8 +151,7 @@ func (c *Admin) byKeys(in *View, source counter.Source) []ByKey {
 	}
 	for _, p := range c.with.Keys.From(source) {
 		if i := slices.IndexFunc(list, func(k ByKey) bool {
-			return k.Key == keyName(in,
-				p.By)
+			return k.Key == keyName(in, p.By)
 		}); i >= 0 {
 			list[i].Seen = append(list[i].Seen, SeenKey{p.Digest.String(), p.Start.String(),
 				p.Last})

@@ -158,8 +158,7 @@ func AppendAnswer(out []byte, a *message.Answer, ours func(status int, name []by
 // Dated reports whether a date is passed on.
 func (a *Answer) Dated() bool {
 	return slices.ContainsFunc(a.Head.Lines, func(l message.Line) bool {
-		return !l.Drop &&
-			message.EqualFold(l.Name, "date")
+		return !l.Drop && message.EqualFold(l.Name, "date")
 	})
 }
 

@@ -57,8 +57,7 @@ var (
 	malformed = http1.BadRequest
 	crowded   = message.Refuse(http.StatusServiceUnavailable, "too_many_streams",
 		"Too many requests at once on one connection.")
-	slowHead = message.Refuse(http.StatusRequestTimeout, "timeout",
-		"The request came too slowly.")
+	slowHead   = message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
 	targetLong = message.Refuse(http.StatusRequestURITooLong, "target_too_long",
 		"The request target is longer than this server accepts.")
 	headTooLarge = message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large",

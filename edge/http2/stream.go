@@ -106,8 +106,7 @@ func (st *Stream) reuse(c *conn, id uint32) {
 	default:
 	}
 	*st = Stream{in: st.in, conn: c, id: id, text: st.text[:0], block: st.block[:0],
-		out: st.out[:0], opened: opened, arrived: arrived,
-		most: firstWindow, announced: -1}
+		out: st.out[:0], opened: opened, arrived: arrived, most: firstWindow, announced: -1}
 	st.startTaking()
 }
 

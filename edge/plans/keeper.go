@@ -297,8 +297,7 @@ var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters
 func (k *Loader) Put(ctx context.Context, keys []string, q Quota, by Author) error {
 	by.Edge = k.Edge
 	return k.change(ctx, func(ctx context.Context) error {
-		return k.Store.Put(ctx, keys, q, by,
-			time.Now())
+		return k.Store.Put(ctx, keys, q, by, time.Now())
 	})
 }
 

@@ -50,8 +50,7 @@ func (c *Client) State(i int, at int64) State {
 	q := &c.quotas[i]
 	after := func(at int64) bool { // than q one began that is in force
 		return slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool {
-			return o.Rule == q.Rule &&
-				o.in(at)
+			return o.Rule == q.Rule && o.in(at)
 		})
 	}
 	switch {
@@ -62,8 +61,7 @@ func (c *Client) State(i int, at int64) State {
 	case !after(at):
 		return InForce
 	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool {
-		return o.Rule == q.Rule &&
-			o.End > at && q.in(o.End) && !after(o.End)
+		return o.Rule == q.Rule && o.End > at && q.in(o.End) && !after(o.End)
 	}):
 		return Suspended
 	}
@@ -218,8 +216,7 @@ func (b *Builder) Put(client counter.Source, q Quota, removed bool) {
 	if !removed {
 		list = append(list, q)
 		slices.SortFunc(list, func(a, b Quota) int {
-			return cmp.Or(cmp.Compare(a.Rule, b.Rule),
-				cmp.Compare(a.Start, b.Start))
+			return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Start, b.Start))
 		})
 		b.remember(client, q)
 	}
@@ -262,8 +259,7 @@ func (b *Builder) rewind(to int64) {
 	for i := range b.shards {
 		for source, c := range b.shards[i] {
 			if slices.ContainsFunc(c.quotas, func(q Quota) bool {
-				return q.Start != 0 ||
-					q.End != 0
+				return q.Start != 0 || q.End != 0
 			}) {
 				b.set(source, c, c.quotas)
 			}

@@ -214,8 +214,7 @@ func algorithms(r rule, o Options) []Design {
 			func() algorithm { return &slidingLog{rule: r} }),
 		one("fixed window",
 			"one counter, zero again when a window of the clock begins (envoyproxy/ratelimit)",
-			false,
-			func() algorithm { return &fixedWindow{rule: r} }),
+			false, func() algorithm { return &fixedWindow{rule: r} }),
 		one("two counters",
 			"of this window and the last one, that weighed by how much of it is still in sight (Cloudflare, 2017)", false,
 			func() algorithm { return &subWindows{rule: r, k: 1, weighed: true} }),
@@ -224,10 +223,8 @@ func algorithms(r rule, o Options) []Design {
 			func() algorithm { return &subWindows{rule: r, k: 60} }),
 		one(fmt.Sprintf("%d sub-windows, rounded", o.SubWindows),
 			"with the one that is half in sight, weighed as in two counters, and the sum rounded",
-			false,
-			func() algorithm {
-				return &subWindows{rule: r, k: o.SubWindows, weighed: true,
-					rounded: true}
+			false, func() algorithm {
+				return &subWindows{rule: r, k: o.SubWindows, weighed: true, rounded: true}
 			}),
 		one("token bucket",
 			"as many tokens as the limit, refilled evenly within a window (Stripe, 2017)", true,

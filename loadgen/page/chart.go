@@ -68,8 +68,7 @@ type line struct {
 // NewChart is a chart without lines.
 func NewChart(x, y string) *Chart {
 	axis := func(label string) Axis {
-		return Axis{Label: label, Min: math.Inf(1),
-			Max: math.Inf(-1)}
+		return Axis{Label: label, Min: math.Inf(1), Max: math.Inf(-1)}
 	}
 	return &Chart{X: axis(x), Y: axis(y)}
 }

@@ -101,8 +101,7 @@ func (p *Promise) of(r *report.Report) bool {
 	return (p.Runs == live) == (r.Run.Command == liveCommand) &&
 		(p.Mode == "" || p.Mode == r.Run.Mode) && (p.Estimate == "" ||
 		p.Estimate == r.Run.Estimate) && edges >= p.from && edges <= p.to &&
-		p.meets(r.Run.Workload) &&
-		(p.Of == "" || (p.Of == logs) == (r.Run.Trace != ""))
+		p.meets(r.Run.Workload) && (p.Of == "" || (p.Of == logs) == (r.Run.Trace != ""))
 }
 
 // meets reports whether the promise is about a workload: its name begins as the promise says, or

@@ -126,8 +126,7 @@ func (c *h2conn) encode(request int32) {
 	q := &c.m.trace.Requests[request]
 	c.block.Reset()
 	field := func(name, value string) {
-		_ = c.encoder.WriteField(hpack.HeaderField{Name: name,
-			Value: value})
+		_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value})
 	}
 	method, scheme := knownMethod(q.Method), "http"
 	if c.m.TLS != nil {

@@ -231,8 +231,7 @@ func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 	}
 	out.Took, out.CPU = time.Since(out.Start), process.OwnCPU()-before
 	slices.SortStableFunc(out.Decisions, func(a, b judge.Decision) int {
-		return cmp.Compare(a.At,
-			b.At)
+		return cmp.Compare(a.At, b.At)
 	})
 	return out, err
 }

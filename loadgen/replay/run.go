@@ -248,8 +248,7 @@ func (s *run) progress(now time.Duration) {
 		return
 	}
 	p := Progress{Elapsed: now, Requests: len(s.trace.Requests), Sent: s.out.Sent,
-		Answered: s.out.Answered,
-		Refused:  s.out.Statuses[429]}
+		Answered: s.out.Answered, Refused: s.out.Statuses[429]}
 	if n := len(s.trace.Requests); n > 0 {
 		p.Total = s.due(s.trace.Requests[n-1].At)
 	}

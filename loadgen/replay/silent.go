@@ -88,8 +88,7 @@ func (o *Outcome) Learn(t *trace.Trace, logs ...io.Reader) error {
 		}
 	}
 	slices.SortStableFunc(o.Decisions, func(a, b judge.Decision) int {
-		return cmp.Compare(a.At,
-			b.At)
+		return cmp.Compare(a.At, b.At)
 	})
 	return nil
 }

@@ -25,8 +25,7 @@ func (r *Report) designs() [][]string {
 			gap = "–"
 		}
 		cells := []string{name, page.Percent(f.WrongRatio), page.Thousands(f.WronglyAllowed),
-			page.Thousands(f.WronglyLimited),
-			page.Thousands(uint64(f.FalsePositiveSources)), gap}
+			page.Thousands(f.WronglyLimited), page.Thousands(uint64(f.FalsePositiveSources)), gap}
 		if deployed {
 			cells = append(cells, quantiles(&f.Overshoot, page.Significant))
 		}

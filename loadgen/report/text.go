@@ -117,12 +117,10 @@ func rows() []row {
 		{"  from half the limit on",
 			func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
 		{rowFalseNegatives, func(f *judge.Figures) string {
-			return margin(f.FalseNegativeSources,
-				f.FalseNegativeMargin, "over")
+			return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over")
 		}},
 		{rowFalsePositives, func(f *judge.Figures) string {
-			return margin(f.FalsePositiveSources,
-				f.FalsePositiveMargin, "under")
+			return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under")
 		}},
 		{"requests refused of such sources",
 			count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
@@ -145,11 +143,9 @@ func rows() []row {
 			ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Early, &e.EarlyBy })},
 		{"  that ended late, by",
 			ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Late, &e.LateBy })},
-		{"admitted above the limit, per block",
-			deployed(func(f *judge.Figures) string {
-				return quantiles(&f.Overshoot,
-					page.Significant)
-			})},
+		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string {
+			return quantiles(&f.Overshoot, page.Significant)
+		})},
 		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
 			if f.WorstWindow == 0 {
 				return ""

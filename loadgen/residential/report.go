@@ -41,8 +41,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "residential: seed %d, %v, %g visitors an hour, %s of them with JavaScript; a "+
 		"scraper from %v on, %s of its addresses solve\nedges %d, window %gs, blocks of %gs, "+
 		"passes of %d a window\n", o.Seed, o.Duration, o.Visitors, page.Percent(o.Script),
-		o.ScraperFrom, page.Percent(o.Solvers), r.Edges, r.Window, r.MitigationTimeout,
-		r.PassLimit)
+		o.ScraperFrom, page.Percent(o.Solvers), r.Edges, r.Window, r.MitigationTimeout, r.PassLimit)
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		if i == 0 || c.TLS != r.Cells[i-1].TLS || c.Rate != r.Cells[i-1].Rate {

@@ -37,8 +37,7 @@ func (s *starter) haproxy() error {
 	}
 	var started []*process.Process
 	socket := func(i int) string {
-		return filepath.Join(s.site.dir, fmt.Sprintf("haproxy-%d.sock",
-			i))
+		return filepath.Join(s.site.dir, fmt.Sprintf("haproxy-%d.sock", i))
 	}
 	for i, at := range targets {
 		file, err := s.file(fmt.Sprintf("haproxy-%d.cfg", i), haproxyConfig(i, socket(i), at,

@@ -240,8 +240,7 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		return nil,
 			fmt.Errorf("loadgen: read trace %s: a time of day alone is for a log of one day (of UTC), and this has requests from %s to %s: give a date",
 				strings.Join(files, " "), time.Unix(0, g.first).UTC().
-					Format(time.RFC3339), time.Unix(0,
-					g.last).UTC().Format(time.RFC3339))
+					Format(time.RFC3339), time.Unix(0, g.last).UTC().Format(time.RFC3339))
 	}
 	if len(t.Requests) == 0 {
 		if g.first > g.last {

@@ -22,8 +22,7 @@ type format struct {
 var known = []format{
 	{"sluice", "", func(*ReadOptions) parser { return parseJSON }},
 	{"log", "", func(o *ReadOptions) parser {
-		return (&logParser{clfParser{trust: o.Trust}}).
-			parse
+		return (&logParser{clfParser{trust: o.Trust}}).parse
 	}},
 	{"caddy", "Caddy JSON", ofFields(&caddyFields)},
 	{"traefik", "Traefik JSON", ofFields(&traefikFields)},

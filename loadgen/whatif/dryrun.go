@@ -223,9 +223,8 @@ func (g *dryRun) source(i int) {
 	}
 	addr := g.t.Sources[i].Addr
 	if s.called = slices.ContainsFunc(g.o.Good,
-		func(p netip.Prefix) bool { return p.Contains(addr) }) ||
-		g.o.Answered > 0 && s.known > 0 &&
-			float64(s.answered) >= g.o.Answered*float64(s.known); s.called {
+		func(p netip.Prefix) bool { return p.Contains(addr) }) || g.o.Answered > 0 && s.known > 0 &&
+		float64(s.answered) >= g.o.Answered*float64(s.known); s.called {
 		called(&g.Good.Called).add(s.requests, s.refused)
 	}
 	if s.good > 0 {

@@ -87,8 +87,7 @@ func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 	}
 	for _, c := range outcome.Results {
 		i := slices.IndexFunc(s.Rules, func(r StoryRule) bool {
-			return r.rule == c.Rule &&
-				r.counter == c.Counter
+			return r.rule == c.Rule && r.counter == c.Counter
 		})
 		if i < 0 {
 			i = len(s.Rules)

@@ -229,8 +229,7 @@ func (r *Report) rulesTable() [][]string {
 			page.Thousands(o.Requests), page.Thousands(o.Refused),
 			page.Percent(judge.Ratio(float64(o.Refused), o.Requests)),
 			page.Thousands(uint64(o.RefusedSources)), page.Thousands(uint64(o.Over)),
-			page.Thousands(o.Blocks),
-			o.First.String(), o.Last.String()})
+			page.Thousands(o.Blocks), o.First.String(), o.Last.String()})
 	}
 	return out
 }

@@ -158,8 +158,7 @@ func IsTicket(keys []Key, to, ticket string, now time.Time) bool {
 	made := time.Unix(at, 0)
 	return err == nil && now.Sub(made).Abs() <= Window &&
 		slices.ContainsFunc(keys, func(k Key) bool {
-			return hmac.Equal([]byte(ticket),
-				[]byte(k.Ticket(to, made)))
+			return hmac.Equal([]byte(ticket), []byte(k.Ticket(to, made)))
 		})
 }
 

@@ -23,8 +23,7 @@ func (a *Announcer) announceToPeers(b *Bit) {
 	}
 	r := b.record
 	a.config.Decided(across.Block{Rule: rule.Name, Counts: rule.Counter.Name, Source: r.Source,
-		Start: r.Start, End: r.End,
-		Limit: r.Limit, Window: rule.Counter.Window})
+		Start: r.Start, End: r.End, Limit: r.Limit, Window: rule.Counter.Window})
 }
 
 // AddPeerBlock puts a block into force that the PoP from has sent, announced at a time on its
@@ -119,8 +118,7 @@ func (a *Announcer) countToPeers(c counter.Counter, now time.Time) {
 			a.Budget.Spend()
 		}
 		a.config.Counted(across.Count{Rule: rule.Name, Counts: rule.Counter.Name, Source: c.Source,
-			Window: rule.Counter.Window,
-			Began:  here.Began, Sub: here.Sub, Hits: here.Hits})
+			Window: rule.Counter.Window, Began: here.Began, Sub: here.Sub, Hits: here.Hits})
 	}
 }
 
@@ -163,8 +161,7 @@ func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) a
 	if len(a.fromPeers.waiting) < across.Burst {
 		a.fromPeers.waiting = append(a.fromPeers.waiting,
 			said{c, record.Record{Kind: record.OtherPoPs, Rule: rule.digest, Source: b.Source,
-				Start: wall,
-				Edge:  pop, Newest: newest, Groups: groups}})
+				Start: wall, Edge: pop, Newest: newest, Groups: groups}})
 	}
 	return across.Counted
 }

@@ -241,8 +241,7 @@ func (b *Detector) Apart(now time.Time) (list []Edge) {
 	})
 	// While a process is being replaced both are there, and are one edge.
 	return slices.CompactFunc(list, func(a, b Edge) bool {
-		return a.Digests[0] == b.Digests[0] &&
-			a.location() == b.location()
+		return a.Digests[0] == b.Digests[0] && a.location() == b.location()
 	})
 }
 

@@ -125,8 +125,7 @@ func New(s secret.Secret, id uint64) Slots {
 	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots),
 		Wall: func(now time.Time) time.Time { return now }, read: make([]*peer,
 			slots), filled: make([]bool, slots), last: make([]time.Time, slots),
-		looked: make([]time.Time, slots),
-		peers:  make(map[uint64]*peer)}
+		looked: make([]time.Time, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}

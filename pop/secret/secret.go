@@ -328,8 +328,7 @@ func (n *CounterName) Key(group uint32) string {
 func (n *CounterName) Append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
 	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15],
-		digits[group>>12&15],
-		digits[group>>8&15], digits[group>>4&15], digits[group&15])
+		digits[group>>12&15], digits[group>>8&15], digits[group>>4&15], digits[group&15])
 }
 
 // BitKey names the mitigation bit of a counter: 23 characters.

@@ -208,8 +208,7 @@ func Versions(ctx context.Context, measured []string) (list []string, err error)
 		{"haproxy", "-v", "haproxy"}, {"caddy", "version", "caddy"}, {"memcached", "-V",
 			"sluice memcached"}} {
 		if !slices.ContainsFunc(measured, func(e string) bool {
-			return e == program.measured ||
-				strings.HasPrefix(e, program.name+" ")
+			return e == program.measured || strings.HasPrefix(e, program.name+" ")
 		}) {
 			continue
 		}

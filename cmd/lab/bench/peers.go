@@ -234,10 +234,8 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources,
 		Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
-		Warm: warm, WarmRequests: first, For: p.For,
-		Begun: func() { before = costs() },
-		Ended: func() { after = costs() },
-	}
+		Warm: warm, WarmRequests: first, For: p.For, Begun: func() { before = costs() },
+		Ended: func() { after = costs() }}
 	if c.has("tls") {
 		load.TLS = clientTLS(c)
 	}

@@ -269,9 +269,7 @@ var clauses = []clause{
 	say(`at most `+number+` unanswered`, "at most 0 unanswered",
 		func(s *Scenario, m []string) error { return whole(&s.Bound.Unanswered, m[1], 0, 1e9) }),
 	say(`at most `+number+` connections to a node`, "at most 100 connections to a node",
-		func(s *Scenario, m []string) error {
-			return whole(&s.Bound.Reconnections, m[1], 0, 1e9)
-		}),
+		func(s *Scenario, m []string) error { return whole(&s.Bound.Reconnections, m[1], 0, 1e9) }),
 	say(`at least `+number+` refused for want of the tier`,
 		"at least 1 refused for want of the tier", func(s *Scenario, m []string) error {
 			return whole(&s.Bound.Closed, m[1], 1, 1e9)

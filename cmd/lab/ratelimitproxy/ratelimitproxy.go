@@ -28,10 +28,9 @@ type Proxy struct {
 // passes, as it does at Envoy, which has failure_mode_deny for others.
 func (p Proxy) Serve(ln net.Listener) error {
 	conn, err := grpc.NewClient(p.Service, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(
-			func(ctx context.Context, addr string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "tcp", addr)
-			}))
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}))
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,7 @@ var placed = map[string]string{
 // read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice,
 // so that links hold.
 var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md",
-	"CHANGELOG-commands.md", "CHANGELOG-tools.md", "SECURITY.md", "docs",
-	"examples", "deploy"}
+	"CHANGELOG-commands.md", "CHANGELOG-tools.md", "SECURITY.md", "docs", "examples", "deploy"}
 
 // unread is what of that is for making the documents or the package.
 var unread = regexp.MustCompile(`^docs/(figures|pages)/|^deploy/debian/|^deploy/helm/[^/]+$|\.sh$`)

@@ -271,8 +271,7 @@ func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 func (s *Set) Shift(k *Entry, by int64) (lost uint64) {
 	s.needOlder(k)
 	lost = k.Rule.Packing().Shift(k.Rule.Groups(), by, func(g int) *uint64 {
-		return &s.group(k, g).
-			Pending
+		return &s.group(k, g).Pending
 	})
 	s.drop(k, lost)
 	return lost

@@ -131,11 +131,9 @@ func Has(key []string, part string) bool {
 // claim at the top: names have dots themselves (https://example.com/plan), so a dotted path could
 // mean two claims.
 func isClaim(name string) bool {
-	return name != "" && len(name) <= 128 &&
-		!strings.ContainsFunc(name, func(r rune) bool {
-			return r <= ' ' || r >= 0x7f || r == ',' ||
-				r == '"'
-		})
+	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || r == ',' || r == '"'
+	})
 }
 
 // A Secret keys the digests of what clients send, so that no client can make two values that count

@@ -166,8 +166,7 @@ func (c *condition) want(text string) (w want, err error) {
 		ends && blank(max(0, len(text)-1))):
 		return w, fmt.Errorf("%q is never the value of a header", text)
 	case c.Kind != key.Header && strings.ContainsFunc(text, func(r rune) bool {
-		return r <= ' ' ||
-			r >= 0x7f || strings.ContainsRune(odd, r)
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r)
 	}):
 		return w,
 			fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", text, odd)

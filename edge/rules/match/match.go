@@ -196,8 +196,7 @@ func (m Config) Plainly() Config {
 	}
 	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)),
 		slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
-	m.Lists, m.Paths = slices.Sorted(slices.Values(m.Lists)),
-		slices.Sorted(slices.Values(m.Paths))
+	m.Lists, m.Paths = slices.Sorted(slices.Values(m.Lists)), slices.Sorted(slices.Values(m.Paths))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
 	if m.Facts != nil {
 		m.Facts = maps.Clone(m.Facts)

@@ -32,12 +32,10 @@ var Written = map[string]func(*rules.Config){
 			"x-f": {OneOf: []string{"~f"}}, "x-g": {Text: "~^g+$"}}
 	},
 	"Match.Query": func(c *rules.Config) {
-		c.Match.Query = map[string]match.Value{"A": {Text: "*"},
-			"b": {Text: "1"}}
+		c.Match.Query = map[string]match.Value{"A": {Text: "*"}, "b": {Text: "1"}}
 	},
 	"Match.Cookies": func(c *rules.Config) {
-		c.Match.Cookies = map[string]match.Value{"Sid": {Text: ""},
-			"b": {Text: "1*"}}
+		c.Match.Cookies = map[string]match.Value{"Sid": {Text: ""}, "b": {Text: "1*"}}
 	},
 	"Match.Not": func(c *rules.Config) {
 		c.Match.Not = &match.Config{Hosts: []string{"*.a.example"}, Path: "/b/*",
@@ -45,8 +43,7 @@ var Written = map[string]func(*rules.Config){
 			Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
 			Headers: map[string]match.Value{"x-a": {Text: "*"}},
 			Query:   map[string]match.Value{"q": {}},
-			Cookies: map[string]match.Value{"c": {Suffix: []string{"d"}}},
-			Plans:   []string{"pro"}}
+			Cookies: map[string]match.Value{"c": {Suffix: []string{"d"}}}, Plans: []string{"pro"}}
 	},
 	"Response.Headers": func(c *rules.Config) {
 		c.Response.Headers = map[string]string{"X-Why": "{{origin}}, {{retry_after}}"}
@@ -152,20 +149,16 @@ var Changes = map[string][]Change{
 	}, Afresh: true}},
 	"Match.Query": {{To: func(c *rules.Config) {
 		c.Match.Query = map[string]match.Value{"a": {Text: "1"}}
-	},
-		Afresh: true}},
+	}, Afresh: true}},
 	"Match.Cookies": {{To: func(c *rules.Config) {
 		c.Match.Cookies = map[string]match.Value{"a": {Text: "1"}}
-	},
-		Afresh: true}},
+	}, Afresh: true}},
 	"Match.Not": {{To: func(c *rules.Config) { c.Match.Not = &match.Config{Path: "/b"} },
 		Afresh: true}},
-	"Match.Plans": {{To: func(c *rules.Config) { c.Match.Plans = []string{"free"} },
-		Afresh: true}},
+	"Match.Plans": {{To: func(c *rules.Config) { c.Match.Plans = []string{"free"} }, Afresh: true}},
 	"Match.Descriptors": {{To: func(c *rules.Config) { c.Match.Descriptors = aPattern },
 		Afresh: true}},
-	"Key": {{To: func(c *rules.Config) { c.Key = []string{"header:x-b"} },
-		Afresh: true}},
+	"Key": {{To: func(c *rules.Config) { c.Key = []string{"header:x-b"} }, Afresh: true}},
 	"Limit": {
 		{To: func(c *rules.Config) { c.Limit = 5 },
 			Lifts: true}, {To: func(c *rules.Config) { c.Limit = 3 }, Tightens: true},
@@ -191,10 +184,8 @@ var Changes = map[string][]Change{
 		Afresh: true}, {To: func(c *rules.Config) { c.Mode = rules.Off }, Afresh: true}},
 	"FirstSight":     {{To: func(c *rules.Config) { c.FirstSight = limiter.Wait }}},
 	"OnStoreFailure": {{To: func(c *rules.Config) { c.OnStoreFailure = limiter.Closed }}},
-	"Count.Statuses": {{To: func(c *rules.Config) { c.Count.Statuses = []int{401} },
-		Afresh: true}},
-	"Count.Refused": {{To: func(c *rules.Config) { c.Count.Refused = true },
-		Afresh: true}},
+	"Count.Statuses": {{To: func(c *rules.Config) { c.Count.Statuses = []int{401} }, Afresh: true}},
+	"Count.Refused":  {{To: func(c *rules.Config) { c.Count.Refused = true }, Afresh: true}},
 	"Share": {{From: func(c *rules.Config) { c.Share = 99 },
 		To: func(c *rules.Config) { c.Share = 98 }, Lifts: true}},
 	"ShowKey": {{From: func(c *rules.Config) { c.Key = []string{"header:A"} },
@@ -205,16 +196,12 @@ var Changes = map[string][]Change{
 	"Response.ContentType": {{To: func(c *rules.Config) { c.Response.ContentType = "text/plain" }}},
 	"Response.Body":        {{To: func(c *rules.Config) { c.Response.Body = "no" }}},
 	"Response.Bodies":      {{To: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "no"}} }}},
-	"Response.Bodies.ContentType": {{From: bodies,
-		To: func(c *rules.Config) {
-			c.Response.Bodies = []rules.Body{{ContentType: "text/css",
-				Body: "no"}}
-		}}},
-	"Response.Bodies.Body": {{From: bodies,
-		To: func(c *rules.Config) {
-			c.Response.Bodies = []rules.Body{{ContentType: "text/html",
-				Body: "go away"}}
-		}}},
+	"Response.Bodies.ContentType": {{From: bodies, To: func(c *rules.Config) {
+		c.Response.Bodies = []rules.Body{{ContentType: "text/css", Body: "no"}}
+	}}},
+	"Response.Bodies.Body": {{From: bodies, To: func(c *rules.Config) {
+		c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "go away"}}
+	}}},
 	"Response.Jitter": {{To: func(c *rules.Config) { c.Response.Jitter = 10 }}},
 	"Response.Location": {
 		{To: func(c *rules.Config) {
@@ -225,12 +212,10 @@ var Changes = map[string][]Change{
 		To: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 70}} }}},
 	"Plans.Limit": {{From: pro, To: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 71}} }}}, // of a plan that nobody is on here
 	"Windows": {{To: func(c *rules.Config) {
-		c.Windows = []rules.Window{{Limit: 40,
-			Window: rules.Duration(time.Hour)}}
+		c.Windows = []rules.Window{{Limit: 40, Window: rules.Duration(time.Hour)}}
 	}}},
 	"Prefixes": {{To: func(c *rules.Config) {
-		c.Prefixes = []rules.Prefix{{Prefix: 32},
-			{Prefix: 24, Limit: 1000}}
+		c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}}
 	}}},
 	"Cost.Units":  {{To: func(c *rules.Config) { c.Cost.Units = 2 }, Afresh: true}},
 	"Cost.Bytes":  {{To: func(c *rules.Config) { c.Cost.Bytes = 1024 }, Afresh: true}},

@@ -160,8 +160,7 @@ func (p *Pool) dial(deadline time.Time) (*conn, error) {
 	}
 	c := &conn{pool: p}
 	t := &http.Transport{
-		DialContext: func(context.Context, string, string) (net.Conn,
-			error) {
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return &activityConn{nc, c}, nil
 		},
 		DisableCompression:     true,

@@ -114,8 +114,7 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	if err := cli.ToFile(*file, func(w io.Writer) error {
-		return report.WriteJSON(w,
-			reports...)
+		return report.WriteJSON(w, reports...)
 	}); err != nil {
 		return err
 	}
@@ -267,8 +266,7 @@ func (s *suite) judgeLog(ctx context.Context,
 			for _, limit := range s.limits {
 				for _, t := range log.traces {
 					setup.trace, setup.digest = func() (*trace.Trace, error) {
-						return t,
-							nil
+						return t, nil
 					}, log.digest
 					setup.limit, setup.estimate = limit, estimate
 					runs = append(runs, setup)

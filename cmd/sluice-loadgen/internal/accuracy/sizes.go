@@ -61,8 +61,7 @@ func printSizes(w io.Writer, title string, reports []*report.Report, seeds int) 
 	for ; len(reports) > 0; reports = reports[seeds:] {
 		rows := reports[:seeds]
 		of := func(format string, f func(*report.Report) float64) string {
-			return overRuns(rows,
-				format, f)
+			return overRuns(rows, format, f)
 		}
 		edges := max(rows[0].Run.Edges, 1)
 		fmt.Fprintf(t, "  %s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n",
@@ -70,12 +69,10 @@ func printSizes(w io.Writer, title string, reports []*report.Report, seeds int) 
 			of("%.0f", func(r *report.Report) float64 { return float64(r.Figures.Requests) }),
 			of("%.0f", func(r *report.Report) float64 { return float64(r.Figures.Blocks) }),
 			of("%.0f", func(r *report.Report) float64 { return float64(r.Figures.Wrong) }),
-			of("%.0f", floorOf),
-			of("%.2f", func(r *report.Report) float64 {
+			of("%.0f", floorOf), of("%.2f", func(r *report.Report) float64 {
 				return max(float64(r.Figures.Wrong)-floorOf(r), 0) / float64(max(r.Figures.Blocks,
 					1))
-			}),
-			of("%.0f",
+			}), of("%.0f",
 				func(r *report.Report) float64 { return 1000 * r.Figures.TimeToBlock.EveryEdge.P50 }),
 			of("%.0f",
 				func(r *report.Report) float64 { return 1000 * r.Figures.TimeToBlock.EveryEdge.P99 }),

@@ -84,8 +84,7 @@ func (l *tableLine) merge(o *tableLine) {
 func addRows(totals, rows []*tableRow) []*tableRow {
 	for _, row := range rows {
 		at := slices.IndexFunc(totals, func(t *tableRow) bool {
-			return t.setup == row.setup &&
-				t.estimate == row.estimate
+			return t.setup == row.setup && t.estimate == row.estimate
 		})
 		if at < 0 {
 			at = len(totals)
@@ -200,11 +199,9 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 		} else {
 			cells = append(cells, "-", "-")
 		}
-		cells = append(cells,
-			r.overSeeds(func(l *tableLine) float64 {
-				return l.commands / float64(max(l.requests,
-					1))
-			}, page.Significant))
+		cells = append(cells, r.overSeeds(func(l *tableLine) float64 {
+			return l.commands / float64(max(l.requests, 1))
+		}, page.Significant))
 		if first.floored {
 			cells = append(cells,
 				share(func(l *tableLine) uint64 { return l.floorAnswers }, requests, 100))

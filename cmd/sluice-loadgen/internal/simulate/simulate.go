@@ -25,8 +25,7 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 	size *cli.PoP) (*report.Report, error) {
 	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window,
 		Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t,
-			rule.Counter),
-		Clocks: size.Skew, Grain: virtual.Grain(rule.Counter)}
+			rule.Counter), Clocks: size.Skew, Grain: virtual.Grain(rule.Counter)}
 	began := time.Now()
 	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed}
 

@@ -103,8 +103,7 @@ func notLogged(r *rules.Config) (list []string) {
 // asksHost reports whether a rule looks at the host.
 func asksHost(r *rules.Config) bool {
 	about := func(m *match.Config) bool {
-		return len(m.Hosts) > 0 &&
-			!slices.Contains(m.Hosts, "*")
+		return len(m.Hosts) > 0 && !slices.Contains(m.Hosts, "*")
 	}
 	return about(&r.Match) || r.Match.Not != nil && about(r.Match.Not) ||
 		slices.Contains(r.Key, "host")

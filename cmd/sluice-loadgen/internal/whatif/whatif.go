@@ -187,8 +187,7 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	if err := cli.ToFile(out.JSON, func(w io.Writer) error {
-		return whatif.WriteJSON(w,
-			found)
+		return whatif.WriteJSON(w, found)
 	}); err != nil {
 		return err
 	}
@@ -387,11 +386,9 @@ func roomFor(t *trace.Trace, c *config.Config) (room int) {
 	spread := slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		if finer := spread ||
-			slices.ContainsFunc(r.Key, func(part string) bool {
-				return part != "source" &&
-					part != "global"
-			}); finer {
+		if finer := spread || slices.ContainsFunc(r.Key, func(part string) bool {
+			return part != "source" && part != "global"
+		}); finer {
 			room += r.Limits() * byRequest
 		} else {
 			room += r.Limits() * bySource

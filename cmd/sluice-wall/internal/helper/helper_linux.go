@@ -173,8 +173,7 @@ func peer(c *net.UnixConn) (user uint32, err error) {
 	var cred *unix.Ucred
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		cred, failed = unix.GetsockoptUcred(int(fd),
-			unix.SOL_SOCKET, unix.SO_PEERCRED)
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return 0, err

@@ -182,14 +182,12 @@ func (t *Table) make() error {
 		Priority: nftables.ChainPriorityRaw, Policy: &accept})
 	refuse := t.conn.AddChain(&nftables.Chain{Name: "refuse", Table: t.table})
 	pass := &expr.Verdict{Kind: expr.VerdictAccept}
-	t.rule(t.input,
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+	t.rule(t.input, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_TCP}}, pass)
 	t.rule(t.input,
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0x17},
-			Xor: []byte{0}},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0x02}}, pass)
+			Xor: []byte{0}}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0x02}}, pass)
 	t.rule(t.input,
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
 		&expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID, Invert: true}, pass)
