@@ -27,7 +27,9 @@ func Module() edge.Module {
 	return edge.Module{Name: "maintenance", Collect: g.collect, State: g.state, Routes: routes,
 		Commands: []operator.Command{command()},
 		Prepare: func(s *edge.Setup) (edge.Points, error) {
-			g.admin, g.blocks = s.Edge.Admin, s.Limiter.Blocks // the same each time
+			if g.blocks == nil { // they stay the same, and requests read them
+				g.admin, g.blocks = s.Edge.Admin, s.Limiter.Blocks
+			}
 			return edge.Points{Gates: []edge.Gate{{Phase: edge.Maintenance,
 				Answer: g.answer}}}, nil
 		}}

@@ -116,3 +116,25 @@ func TestMaintenanceOutlivesUpgrade(t *testing.T) {
 		t.Errorf("%+v %v", m, err)
 	}
 }
+
+// Requests that come while a configuration comes into force are answered as before.
+func TestReloadMeanwhile(t *testing.T) {
+	const yaml = "rules: [{name: r, limit: 100000}]"
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), yaml,
+		maintenance.Module())
+	reloaded := make(chan error)
+	go func() {
+		defer close(reloaded)
+		for range 5 {
+			reloaded <- e.Reload(yaml)
+		}
+	}()
+	for going := true; going; {
+		if resp, _ := e.Get("/"); resp.StatusCode != http.StatusOK {
+			t.Errorf("%d", resp.StatusCode)
+		}
+		var err error
+		err, going = <-reloaded
+		edgetest.Must(t, err)
+	}
+}
