@@ -290,7 +290,8 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	case q.Get("rule") != "":
 		route.Fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
 	case all:
-		a.topOfPoP(w, r, cmp.Or(q.Get("by"), "requests"), n)
+		p := a.View.Look(r, "")
+		route.Reply(w, listOfPoP[view.Heavy]{p.Edges(), p.Top(cmp.Or(q.Get("by"), "requests"), n)})
 	case by == seen.Refused:
 		route.Reply(w, a.Edge.TopRefused(n))
 	case by == seen.NotEnforced:
@@ -447,11 +448,7 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
-	nodes := a.Edge.Nodes()
-	if nodes == nil {
-		nodes = []member.Node{}
-	}
-	route.Reply(w, nodes)
+	route.Reply(w, append([]member.Node{}, a.Edge.Nodes()...))
 }
 
 func (a api) reload(w http.ResponseWriter, r *http.Request) {

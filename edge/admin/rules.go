@@ -229,20 +229,15 @@ func (a api) state(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
-	all := control.PoPStatus{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(),
-		Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
+	all := control.PoPStatus{Name: a.Edge.Config().PoP.Name,
+		Edges: append([]control.EdgeStatus{}, a.Edge.Edges()...),
+		Nodes: append([]member.Node{}, a.Edge.Nodes()...), Secret: a.Edge.Secret()}
 	if a.Etcd != nil {
 		status := a.Etcd()
 		all.Etcd = &status
 	}
-	if all.Edges == nil && a.Self != nil {
-		all.Edges = []control.EdgeStatus{a.Self()}
-	}
-	if all.Edges == nil {
-		all.Edges = []control.EdgeStatus{}
-	}
-	if all.Nodes == nil {
-		all.Nodes = []member.Node{}
+	if len(all.Edges) == 0 && a.Self != nil {
+		all.Edges = append(all.Edges, a.Self())
 	}
 	route.Reply(w, all)
 }

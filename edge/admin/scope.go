@@ -18,11 +18,6 @@ type listOfPoP[T any] struct {
 	List  []T         `json:"list"`
 }
 
-func (a api) topOfPoP(w http.ResponseWriter, r *http.Request, by string, n int) {
-	p := a.View.Look(r, "")
-	route.Reply(w, listOfPoP[view.Heavy]{p.Edges(), p.Top(by, n)})
-}
-
 // mitigationsOfPoP shows those that this edge has, and in what others differ.
 func (a api) mitigationsOfPoP(w http.ResponseWriter, r *http.Request, f control.Filter, n int) {
 	p, now := a.View.Look(r, ""), time.Now()

@@ -98,7 +98,7 @@ func (s *Service) checkFiles() error {
 // so can have any source blocked.
 func (s *Service) CheckAddress(address string) error {
 	if s.TokenFile != nil && *s.TokenFile != "" || s.ClientCAFile != "" || s.Insecure ||
-		isLocal(address) {
+		IsLocal(address) {
 		return nil
 	}
 	remedy := "give cert_file"

@@ -229,17 +229,11 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	if err := c.checkListeners(); err != nil {
-		return err
-	}
-	if err := c.checkPeers(); err != nil {
-		return err
-	}
-	if err := c.checkPlans(); err != nil {
-		return err
-	}
-	if err := c.checkServices(); err != nil {
-		return err
+	for _, check := range []func() error{c.checkListeners, c.checkPeers, c.checkPlans,
+		c.checkServices} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return c.CheckAdmin(c.Admin)
 }
@@ -254,7 +248,7 @@ func (c *Config) hasConcurrency() bool {
 // CheckAdmin reports whether operators may be listened for at an address: beyond this machine they
 // need a token, because anyone who reaches the API can block any source and lift every block.
 func (c *Config) CheckAdmin(address string) error {
-	if c.AdminTokenFile != "" || c.AdminInsecure || isLocal(address) {
+	if c.AdminTokenFile != "" || c.AdminInsecure || IsLocal(address) {
 		return nil
 	}
 	return errors.New("admin is " + address +
@@ -262,8 +256,8 @@ func (c *Config) CheckAdmin(address string) error {
 		"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true")
 }
 
-// isLocal reports whether only this machine reaches an address to listen on.
-func isLocal(address string) bool {
+// IsLocal reports whether only this machine reaches an address to listen on.
+func IsLocal(address string) bool {
 	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") ||
 		strings.HasPrefix(address, "@") {
 		return true // as far as the permissions of its folder say

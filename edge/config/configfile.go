@@ -95,8 +95,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 	}
 	for i, at := range r.planned { // plans may come after rules
 		if at != nil && i < len(c.Rules) {
-			if fault := c.planFault(&c.Rules[i]); fault != "" {
-				r.fail(at, "%s", fault)
+			if err := c.CheckRule(&c.Rules[i]); err != nil {
+				r.fail(at, "%v", err)
 			}
 		}
 	}

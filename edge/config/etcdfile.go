@@ -68,7 +68,7 @@ func checkEtcdPrefix(text string) error {
 func (e *Etcd) weakness() string {
 	for _, text := range e.Endpoints {
 		u, err := parseEndpoint(text)
-		if err != nil || isLocal(u.Host) {
+		if err != nil || IsLocal(u.Host) {
 			continue
 		}
 		switch {

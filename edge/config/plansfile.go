@@ -144,35 +144,35 @@ func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
 	})
 }
 
-// planFault returns why a rule cannot use plans as it does; "": it can, or does not.
-func (c *Config) planFault(r *rules.Config) string {
+// CheckRule returns why a rule cannot use plans as it does in this configuration, whatever else is.
+func (c *Config) CheckRule(r *rules.Config) error {
 	_, counts := c.Plans.KeyOf(r)
 	switch {
 	case !r.HasPlans():
-		return ""
+		return nil
 	case c.Plans.Key == "":
-		return "rule " + r.Name +
-			" needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
+		return errors.New("rule " + r.Name +
+			" needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules")
 	case len(r.Plans) > 0 && !counts:
-		return "rule " + r.Name + " has limits by plan but does not count by " +
+		return errors.New("rule " + r.Name + " has limits by plan but does not count by " +
 			strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") +
-			", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
+			", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
-		return "rule " + r.Name +
-			" has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
+		return errors.New("rule " + r.Name +
+			" has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}")
 	case len(r.Plans) > 0 && r.Algorithm == rules.Exact && !r.AsksTier():
-		return "rule " + r.Name +
-			" has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
+		return errors.New("rule " + r.Name +
+			" has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}")
 	case leastOf(r.Plans) < r.Cost.Least():
-		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Least())
+		return fmt.Errorf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Least())
 	}
 	for _, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		if err := r.CheckOwn(r.Plans[plan].Limit); err != nil {
-			return fmt.Sprintf("rule %s has a limit of %d for the plan %s: %v", r.Name,
+			return fmt.Errorf("rule %s has a limit of %d for the plan %s: %w", r.Name,
 				r.Plans[plan].Limit, plan, err)
 		}
 	}
-	return ""
+	return nil
 }
 
 // leastOf is the lowest of these limits, but for those that were refused.
@@ -184,14 +184,6 @@ func leastOf(plans map[string]rules.PlanLimit) uint32 {
 		}
 	}
 	return least
-}
-
-// CheckRule returns why a rule cannot be in force in this configuration, whatever else is.
-func (c *Config) CheckRule(r *rules.Config) error {
-	if fault := c.planFault(r); fault != "" {
-		return errors.New(fault)
-	}
-	return nil
 }
 
 // checkPlans reports what no single rule shows.

@@ -160,8 +160,7 @@ func buckets(h *dto.Histogram) [][2]float64 {
 // started, its version. A rule's nearest is the nearest anywhere, and its blocks are the most that
 // anybody knows, because each knows those of all. An origin is up that answers anybody.
 func Sum(loads ...Load) Load {
-	all := Load{Answers: make(map[string]float64), Rules: make(map[string]*RuleLoad),
-		Origins: []*OriginLoad{}, Nodes: make(map[string][][2]float64)}
+	all := NewLoad(nil)
 	for i, l := range loads {
 		if i == 0 {
 			all.Started, all.Version, all.Alone = l.Started, l.Version, l.Alone

@@ -6,7 +6,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -149,16 +148,11 @@ func GuessableSecret(c *config.Config) string {
 		if name, err := placement.Canonical(node); err == nil {
 			node = name
 		}
-		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
+		if !config.IsLocal(node) {
 			return "the PoP's secret follows from its name: anyone who reaches the tier can write into it; give pop.secret_file"
 		}
 	}
 	return ""
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // ReadToken reads the token of the operators' listener from the file that a setting names.
