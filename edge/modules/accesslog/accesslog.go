@@ -44,10 +44,12 @@ type module struct {
 }
 
 func (m *module) prepare(s *edge.Setup) (p edge.Points, err error) {
-	if settings, file := fileOf(s.Config); !m.prepared && file != "" {
-		m.log = New(*settings, s.Name, func() (io.WriteCloser, error) { return m.open(file) })
+	if !m.prepared { // run reads what is written here
+		m.prepared, m.warn = true, s.Warn
+		if settings, file := fileOf(s.Config); file != "" {
+			m.log = New(*settings, s.Name, func() (io.WriteCloser, error) { return m.open(file) })
+		}
 	}
-	m.prepared, m.warn = true, s.Warn
 	if m.log != nil {
 		p.Observers = []edge.Observer{{
 			Answered: func(_ *edge.Exchange, o *edge.Outcome) { m.log.Note(o) }}}

@@ -92,6 +92,7 @@ func TestReaderHasStopped(t *testing.T) {
 		running.Go(func() { m.run(ctx, nil) })
 		synctest.Wait()
 		cancel()
+		prepare(t, m.prepare, "access_log: {file: pipe}", nil) // a reload, of which run reads nothing
 		running.Wait()
 		close(file.goesOn)
 		synctest.Wait()
