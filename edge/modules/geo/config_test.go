@@ -64,7 +64,7 @@ func TestGeo(t *testing.T) {
 	for _, one := range []struct {
 		of   match.Config
 		want string
-	}{{*m, `{"not":{"asns":[7]},"asns":[64500,9],"countries":["NO","DE"]}`}, {m.Plainly(), `{"not":{"asns":[7]},"asns":[9,64500],"countries":["DE","NO"]}`}} {
+	}{{*m, `{"countries":["NO","DE"],"asns":[64500,9],"not":{"asns":[7]}}`}, {m.Plainly(), `{"countries":["DE","NO"],"asns":[9,64500],"not":{"asns":[7]}}`}} {
 		if text, err := one.of.MarshalJSON(); err != nil || string(text) != one.want {
 			t.Errorf("%s %v, want %s", text, err, one.want)
 		}

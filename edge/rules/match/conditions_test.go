@@ -72,3 +72,25 @@ func TestValueAsJSON(t *testing.T) {
 		t.Error("an unknown way to write a value is read")
 	}
 }
+
+// A rule's counters are found by what JSON has of it, so facts stand where versions had them to which they were fields: behind lists.
+func TestFactsInJSON(t *testing.T) {
+	m := Config{Hosts: []string{"a"}, Headers: map[string]Value{"x": {Text: "y"}}, Paths: []string{"/b"}, Plans: []string{"p"},
+		Facts: map[string]Values{"asns": {Texts: []string{"1"}, Numbers: true}, "countries": {Texts: []string{"DE"}}}, Lists: []string{"l"}}
+	n := m
+	n.Facts, n.Lists, n.Not = nil, nil, &Config{Facts: m.Facts, Lists: m.Lists}
+	for _, one := range []struct {
+		of   Config
+		want string
+	}{
+		{m, `{"path":["/b"],"hosts":["a"],"lists":["l"],"countries":["DE"],"asns":[1],"headers":{"x":"y"},"plans":["p"]}`},
+		{n, `{"path":["/b"],"hosts":["a"],"headers":{"x":"y"},"not":{"lists":["l"],"countries":["DE"],"asns":[1]},"plans":["p"]}`},
+		{Config{}, "{}"}, {Config{Path: "/"}, `{"path":"/"}`}, {Config{Plans: []string{"p"}}, `{"plans":["p"]}`},
+	} {
+		text, err := json.Marshal(one.of)
+		var back Config
+		if err != nil || string(text) != one.want || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back.Facts, one.of.Facts) {
+			t.Errorf("%s %v, want %s; read: %+v", text, err, one.want, back)
+		}
+	}
+}

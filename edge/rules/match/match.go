@@ -131,21 +131,36 @@ func (m *Config) isCompiled() bool {
 }
 
 // MarshalJSON shows Paths as a file has them, as a list under path, and facts as fields like
-// others.
-func (m Config) MarshalJSON() (text []byte, err error) {
+// others: behind lists and in the order of their names, the last first. Versions that knew them as
+// fields of their own had them so, and counters of a rule are found by the digest of this.
+func (m Config) MarshalJSON() ([]byte, error) {
 	type plain Config
-	if len(m.Paths) == 0 {
-		text, err = json.Marshal(plain(m))
-	} else {
-		text, err = json.Marshal(struct {
+	first := plain{Hosts: m.Hosts, Path: m.Path, Methods: m.Methods, Sources: m.Sources,
+		Lists: m.Lists}
+	rest := plain(m)
+	rest.Hosts, rest.Path, rest.Methods, rest.Sources, rest.Lists = nil, "", nil, nil, nil
+	fields := []any{first}
+	if len(m.Paths) > 0 {
+		fields[0] = struct {
 			Path []string `json:"path"`
 			plain
-		}{m.Paths, plain(m)})
+		}{m.Paths, first}
 	}
-	if err != nil || len(m.Facts) == 0 {
-		return text, err
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.Facts))) {
+		fields = append(fields, map[string]Values{name: m.Facts[name]})
 	}
-	return Joined(text, m.Facts)
+	all := []byte("{")
+	for _, part := range append(fields, rest) {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) > len("{") && len(text) > len("{}") {
+			all = append(all, ',')
+		}
+		all = append(all, text[1:len(text)-1]...)
+	}
+	return append(all, '}'), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, for who shows rules. Nothing is checked, and fields
