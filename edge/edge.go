@@ -49,7 +49,6 @@ import (
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
-	"sluice/edge/lists"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
 	"sluice/edge/upstream"
@@ -72,8 +71,6 @@ type Options struct {
 	// Exact is the requests whose instants the tier keeps; nil: there are none.
 	Exact *exact.Table
 	Use   Modules // the features that the edge has beside
-	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
-	Lists *lists.Store
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -93,8 +90,6 @@ type Server struct {
 
 	observed
 	reporting
-
-	lists *lists.Store
 
 	*control.Admin // what operators see and say
 }
@@ -155,10 +150,7 @@ func New(o Options) (*Server, error) {
 			BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}},
 		secret:    key.NewSecret(o.Secret),
 		observed:  observed{stats: newStats(), heaviest: newHeaviest()},
-		reporting: reporting{o.Name, o.Events, o.Warn}, use: o.Use, lists: o.Lists,
-	}
-	if s.lists == nil {
-		s.lists = new(lists.Store)
+		reporting: reporting{o.Name, o.Events, o.Warn}, use: o.Use,
 	}
 	if s.limiter.InFlight == nil {
 		s.limiter.InFlight = inflight.New(inflight.Options{})
@@ -319,6 +311,3 @@ func (s *Server) Sweep(now time.Time) {
 	}
 	s.recordShedding(origins.Groups, now)
 }
-
-// Lists is how the named lists stand.
-func (s *Server) Lists() []lists.Status { return s.lists.Status() }

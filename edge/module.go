@@ -42,6 +42,8 @@ type Module struct {
 	Prepare func(*Setup) (Points, error)
 	// Try returns what would keep Start from working under a configuration. It changes nothing.
 	Try func(*config.Config) error
+	// Notes say what a configuration comes to that is only checked, after Prepare.
+	Notes func() []string
 	// Start opens what must be open before the first request, under the first configuration that
 	// Prepare was called for.
 	Start func() error
@@ -247,7 +249,8 @@ func (s *Server) prepare(c *config.Config, to *snapshot) (*Setup, error) {
 			continue
 		}
 		p, err := m.Prepare(setup)
-		if err != nil && !strings.HasPrefix(err.Error(), m.Name+".") { // it names no setting
+		if err != nil && !strings.HasPrefix(err.Error(), m.Name+".") &&
+			!strings.HasPrefix(err.Error(), m.Name+":") { // it names no setting
 			err = fmt.Errorf("%s: %w", m.Name, err)
 		}
 		if err != nil {
@@ -327,6 +330,16 @@ func (all Modules) Try(c *config.Config) (wrong []error) {
 		}
 	}
 	return wrong
+}
+
+// Notes say what a configuration comes to, after edge.New.
+func (all Modules) Notes() (notes []string) {
+	for _, m := range all {
+		if m.Notes != nil {
+			notes = append(notes, m.Notes()...)
+		}
+	}
+	return notes
 }
 
 // Reload has modules read their files again.

@@ -3,8 +3,6 @@ package edge_test
 import (
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -46,9 +44,7 @@ func testChange(t *testing.T, f rulestest.Change) {
 	}
 	after := before
 	f.To(&after)
-	partners := filepath.Join(t.TempDir(), "partners")
-	edgetest.Must(t, os.WriteFile(partners, []byte("192.0.2.0/24\n"), 0o600))
-	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nplans: {key: header:x-api-key, default: free, store: sqlite:"+t.TempDir()+"/plans.db}\nlists: [{name: partners, file: "+partners+"}]\nrules: []"))
+	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nplans: {key: header:x-api-key, default: free, store: sqlite:"+t.TempDir()+"/plans.db}\nrules: []"))
 	apply := func(r rules.Config) {
 		t.Helper()
 		c := *s.Config()

@@ -32,7 +32,6 @@ type snapshot struct {
 	config        *config.Config
 	rules         *rules.Set
 	sources       *address.Sources
-	useLists      func()         // has those of the snapshot kept, and no others
 	deny, allow   *address.Group // nil: nobody
 	origins       *upstream.Origins
 	check         config.CheckPath
@@ -120,17 +119,13 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 		return nil,
 			errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because every client's plan is found by them: restart it")
 	}
-	named, useLists, err := s.lists.Prepare(c.Lists)
-	if err != nil {
-		return nil, err
-	}
 	now := &snapshot{generation: 1, config: c, since: time.Now()}
 	setup, err := s.prepare(c, now)
 	if err != nil {
 		return nil, err
 	}
 	defaults := c.RuleDefaults()
-	defaults.Lists, defaults.Facts = named, now.facts
+	defaults.Facts = now.facts
 	set, err := rules.New(c.Rules, defaults, s.stats.tally)
 	if err != nil {
 		return nil, err
@@ -140,11 +135,9 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 		s.warn("a rule cannot be tried on this edge", "error", err)
 	}
 	now.rules, now.hash, setup.Made = set, config.Hash(set.Configs()), set
-	now.sources, now.useLists = address.NewSources(c.Source), useLists
-	now.deny = address.NewGroup(c.Deny, address.Named(named, c.DenyLists),
-		key.Marked(now.facts, c.DenyMarked))
-	now.allow = address.NewGroup(c.Allow, address.Named(named, c.AllowLists),
-		key.Marked(now.facts, c.AllowMarked))
+	now.sources = address.NewSources(c.Source)
+	now.deny = address.NewGroup(c.Deny, key.Marked(now.facts, c.DenyMarked)...)
+	now.allow = address.NewGroup(c.Allow, key.Marked(now.facts, c.AllowMarked)...)
 	now.verdictHeader, now.hsts = c.VerdictHeader, c.HSTS.Value()
 	now.refusals, now.tags = refusals(set), set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
@@ -219,7 +212,6 @@ func (s *Server) putInForce(now *snapshot) {
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
-	now.useLists()
 	for _, tell := range now.inForce {
 		tell()
 	}

@@ -20,7 +20,6 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
-	"sluice/edge/lists"
 	"sluice/edge/operator"
 	"sluice/edge/regular"
 	"sluice/edge/token"
@@ -61,7 +60,7 @@ func examine(file string) report {
 		r.Errors = strings.Split(err.Error(), "\n")
 		return r
 	}
-	wrong, doubtful, listed := tryStart(c)
+	wrong, doubtful, notes := tryStart(c)
 	for _, err := range wrong {
 		r.Errors = append(r.Errors, fmt.Sprintf("%s: %v", file, err))
 	}
@@ -84,7 +83,7 @@ func examine(file string) report {
 			r.Notes = append(r.Notes, "rule "+c.Rules[i].Name+" counts by "+families)
 		}
 	}
-	r.Notes = append(r.Notes, listNotes(listed)...)
+	r.Notes = append(r.Notes, notes...)
 	r.config = c
 	return r
 }
@@ -120,7 +119,7 @@ func (r report) printDifferences(where string, stdout io.Writer) int {
 
 // tryStart does what a start does before anything is served, on the way to which nothing is opened
 // for others.
-func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []lists.Status) {
+func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 	try := func(err error) {
 		if err != nil {
 			wrong = append(wrong, err)
@@ -160,10 +159,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	if len(c.Etcd.Endpoints) > 0 {
 		try(tryEtcd(c))
 	}
-	named := listBook(c, nil)
-	named.Offline = true
 	use := modules(nil, nil)
-	_, err = edge.New(edge.Options{Lists: named, Config: c, Use: use,
+	_, err = edge.New(edge.Options{Config: c, Use: use,
 		Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 	try(err)
 	shown, err := clientCertificates(c)
@@ -232,7 +229,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 		doubt("no proxy is trusted, and " + at +
 			" is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
 	}
-	return wrong, doubtful, named.Status()
+	return wrong, doubtful, use.Notes()
 }
 
 // credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a

@@ -244,24 +244,3 @@ func TestCheckWithoutRules(t *testing.T) {
 		}
 	}
 }
-
-// A check reads the files of named lists, and asks no URL.
-func TestCheckReadsLists(t *testing.T) {
-	list := write(t, "192.0.2.0/24\n198.51.100.7\n")
-	for lists, want := range map[string]string{
-		"[{name: a, file: " + list + "}]":                                          "list a has 2 entries\n",
-		"[{name: a, url: 'http://127.0.0.1:1/a?key=k'}]":                           "list a comes from a URL, which check does not ask: a start needs its answer\n",
-		"[{name: a, file: " + list + ", max_entries: 1}]":                          "lists: a: " + list + ":2: more than 1 entries: raise max_entries of the list, or shorten it\n",
-		"[{name: a, file: " + write(t, "192.0.2.1\n# none\n192.0.2.1/24\n") + "}]": ":3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24\n",
-		"[{name: a, file: /nowhere/a}]":                                            "lists: a: open /nowhere/a: no such file or directory\n",
-		"[{name: b, file: " + list + "}]":                                          `:5:8: deny: lists: there is no list "a": want b` + "\n",
-		"[{name: b c, file: " + list + "}]":                                        `:5:8: deny: lists: there is no list "a": name it under lists, with its file or url` + "\n",
-	} {
-		file := write(t, "listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\nlists: "+lists+"\ndeny: ['list:a']\nrules: [{name: r, limit: 1}]\n")
-		var stdout, stderr bytes.Buffer
-		code := run([]string{"check", file}, &stdout, &stderr)
-		if said := stdout.String() + stderr.String(); !strings.HasSuffix(said, want) || (code == 0) != strings.HasPrefix(want, "list ") {
-			t.Errorf("%s: exit %d, %s, want %s", lists, code, said, want)
-		}
-	}
-}

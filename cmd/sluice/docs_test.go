@@ -78,6 +78,23 @@ func TestModules(t *testing.T) {
 	}
 }
 
+// Who is woken by an alert finds commands that are there.
+func TestRunbookCommands(t *testing.T) {
+	var text string
+	for _, page := range runbook(t) {
+		text += page
+	}
+	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(text, -1)
+	for _, m := range named {
+		if _, there := findCommand(m[1]); !there {
+			t.Errorf("%s: no such command", m[0])
+		}
+	}
+	if len(named) < 5 {
+		t.Errorf("only %d commands are found", len(named))
+	}
+}
+
 // shellWords are what stands at the beginning of commands in documents beside the programs of this repository.
 var shellWords = strings.Fields("[ base64 bin/middleware cat cd certbot chronyc cp curl docker done dpkg echo etcdctl export for go grep head helm install kill kubectl memcached mkdir mv nginx promtool rm sed sh sleep sudo systemctl systemd-sysusers tail umask wait which")
 

@@ -18,6 +18,7 @@ func TestMinimal(t *testing.T) {
 		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
 		"limit_api.listen":          {"limit_api: {listen: '127.0.0.1:1'}\n", "the limit API"},
 		"listen.redirect":           {"listen: {address: '127.0.0.1:1', redirect: 443}\n", "redirects to https"},
+		"lists":                     {"lists: [{name: a, file: /a}]\n", "named lists"},
 		"plans.store":               {"plans: {key: 'header:X-Key', store: 'sqlite:/plans'}\n", "drivers of databases"},
 		"rate_limit_service.listen": {"rate_limit_service: {listen: '127.0.0.1:1'}\n", "Envoy's rate limit service"},
 		"tracing.endpoint":          {"tracing: {endpoint: 'http://127.0.0.1:4318'}\n", "OpenTelemetry"},

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/modules/importer"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
+	"sluice/edge/modules/lists"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
@@ -30,11 +31,11 @@ import (
 // program refuses the settings that need it: see settings.missing.
 
 // modules are the features that this program's edge has, in the order in which each point asks
-// them. proof is what a server of ACME wants to see of a host at a path. passes are the keys of
+// them. proof is what a server of ACME wants to see of a host at a path; nil: nothing is served. passes are the keys of
 // passes that all edges of the PoP believe; nil: this process's alone.
 func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		pages.Module(), geo.Module(geo.Checked),
+		pages.Module(), lists.Module(proof == nil), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(),

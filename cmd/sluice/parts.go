@@ -28,7 +28,6 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
-	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/view"
@@ -61,7 +60,6 @@ type daemon struct {
 
 	modules edge.Modules  // makeEdge
 	keeper  *plans.Loader // nil: no client is on a plan
-	lists   *lists.Store
 	server  *edge.Server
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
@@ -153,9 +151,7 @@ func (d *daemon) makeEdge() (err error) {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
 	d.modules = modules(d.proof, d.passes())
-	d.lists = listBook(c, d.happened)
-	d.server, err = edge.New(edge.Options{Lists: d.lists,
-		Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
+	d.server, err = edge.New(edge.Options{Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact})
 	if err != nil {
@@ -261,7 +257,7 @@ func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log,
 		events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, modules: d.modules, lists: d.lists,
+		peers: d.shared.TurnPeers, modules: d.modules,
 		about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(),
 			Started: time.Now()}}
 	d.reload.files = append(d.reload.files, d.tokens...)
@@ -350,8 +346,7 @@ func (d *daemon) handover() *upgrade.Handover {
 // makeMetrics makes those of all parts.
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
-	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect),
-		certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
+	all.MustRegister(d.server.Collector(), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, c := range d.shared.Metrics {

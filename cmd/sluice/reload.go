@@ -23,7 +23,6 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/lists"
 	"sluice/edge/operator"
 	"sluice/edge/rules"
 	"sluice/pop"
@@ -43,8 +42,7 @@ type reloader struct {
 	name    string               // of this edge
 	peers   func(*config.Config) // puts pop.peers_mode in force
 	modules edge.Modules
-	lists   *lists.Store // named lists
-	files   []*files     // that have changed, maybe, while the configuration stays
+	files   []*files // that have changed, maybe, while the configuration stays
 
 	reloading sync.Mutex // one reload at a time; mu is locked after it
 
@@ -69,20 +67,19 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	for _, f := range r.files {
 		f.look(time.Now())
 	}
-	r.lists.ReadFiles(ctx)
 	keys := r.keys() // before it is read for use, so that a later change of it is seen as one
 	c, err := r.flags.load()
+	if err != nil {
+		c = nil
+	}
 	if files := r.flags.files.Load(); files != nil {
 		r.mu.Lock()
 		r.last = files.Text() + keys
 		r.mu.Unlock()
 	}
 	defer r.modules.Reload(ctx, c)() // it may take its time: changes of operators go on
-	if err == nil {
-		defer r.lists.Fetch(ctx, c.Lists)() // a URL may take its time: changes of operators go on
-		if ctx.Err() != nil {
-			return done, errors.New("this edge is stopping: what was in force stays")
-		}
+	if err == nil && ctx.Err() != nil {
+		return done, errors.New("this edge is stopping: what was in force stays")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,7 +68,6 @@ func (d *daemon) run() error {
 	go func() { reported <- d.shared.Sync(background) }()
 	d.others.Go(func() { beat.Every(background, time.Second, d.server.Sweep) })
 	d.others.Go(func() { d.server.Watch(background) })
-	d.others.Go(func() { d.lists.Run(background) })
 	d.others.Go(func() { d.viewing.Run(background) })
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })

@@ -38,12 +38,6 @@ func (d *daemon) state() control.State {
 			s.Unkept = append(s.Unkept, control.Unkept{File: keeper.Copy, Error: err.Error()})
 		}
 	}
-	for _, l := range server.Lists() {
-		if l.Error != "" {
-			s.Unread = append(s.Unread, control.Unread{Field: "lists." + l.Name, From: l.From,
-				Since: l.FailingSince, Error: l.Error})
-		}
-	}
 	d.modules.State(&s)
 	return s
 }

@@ -11,8 +11,8 @@ import (
 	"sluice/counter"
 )
 
-// A List is a named list of prefixes, whose content may change while requests look at it: a look
-// takes no lock. The zero List is empty.
+// A List is prefixes that may change while requests look at them: a look takes no lock. The zero
+// List is empty.
 type List struct{ prefixes atomic.Pointer[bart.Lite] }
 
 // Set replaces the content, for all who look from now on. The caller must not change t any more;
@@ -22,45 +22,47 @@ func (l *List) Set(t *bart.Lite) { l.prefixes.Store(t) }
 // Has reports whether an address, as a plain one, is in the list.
 func (l *List) Has(addr netip.Addr) bool { return IsIn(l.prefixes.Load(), addr) }
 
-// InAny reports whether an address is in one of several lists.
-func InAny(lists []*List, addr netip.Addr) bool {
-	for _, l := range lists {
-		if l.Has(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// Named returns lists by their names. Each must be there.
-func Named(named map[string]*List, names []string) (found []*List) {
-	for _, name := range names {
-		found = append(found, named[name])
-	}
-	return found
-}
-
-// A Group is some prefixes, named lists, and addresses of which something else is known, together.
-// A nil Group has no address.
+// A Group is some prefixes, lists, and addresses of which something else is known, together. A nil
+// Group has no address.
 type Group struct {
 	prefixes *bart.Lite
 	lists    []*List
 	known    []func(netip.Addr) bool
 }
 
-// NewGroup returns nil where there is nothing to be in.
-func NewGroup(prefixes []netip.Prefix, lists []*List, known []func(netip.Addr) bool) *Group {
-	if len(prefixes)+len(lists)+len(known) == 0 {
+// OfLists is the group of some lists, and Known that of the addresses of which something is known.
+func OfLists(lists []*List) *Group          { return &Group{lists: lists} }
+func Known(is func(netip.Addr) bool) *Group { return &Group{known: []func(netip.Addr) bool{is}} }
+
+// NewGroup is one of prefixes and other groups; nil where there is nothing to be in.
+func NewGroup(prefixes []netip.Prefix, others ...*Group) *Group {
+	if len(prefixes)+len(others) == 0 {
 		return nil
 	}
-	return &Group{NewPrefixes(prefixes), lists, known}
+	g := &Group{prefixes: NewPrefixes(prefixes)}
+	for _, o := range others {
+		g.lists, g.known = append(g.lists, o.lists...), append(g.known, o.known...)
+	}
+	return g
 }
 
 // Has reports whether an address, as a plain one, is in it.
 func (g *Group) Has(addr netip.Addr) bool {
-	if g == nil || IsIn(g.prefixes, addr) || InAny(g.lists, addr) {
-		return g != nil
+	if g == nil {
+		return false
 	}
+	if IsIn(g.prefixes, addr) {
+		return true
+	}
+	for _, l := range g.lists {
+		if l.Has(addr) {
+			return true
+		}
+	}
+	return g.isKnown(addr)
+}
+
+func (g *Group) isKnown(addr netip.Addr) bool {
 	for _, is := range g.known {
 		if is(addr) {
 			return true
@@ -69,40 +71,41 @@ func (g *Group) Has(addr netip.Addr) bool {
 	return false
 }
 
-// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Of a
-// prefix of several addresses only prefixes are known.
-func (g *Group) Covers(p netip.Prefix) bool {
-	if p.IsSingleIP() {
-		return g.Has(p.Addr())
-	}
-	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) })
-}
-
+// Overlaps reports whether some of p may be in it. Of a prefix of several addresses only prefixes
+// are known.
 func (g *Group) Overlaps(p netip.Prefix) bool {
-	return g.any(func(t *bart.Lite) bool { return t.OverlapsPrefix(p) }) ||
-		g != nil && len(g.known) > 0 && (!p.IsSingleIP() || g.Has(p.Addr()))
+	if g == nil {
+		return false
+	}
+	overlaps := func(t *bart.Lite) bool { return t != nil && t.OverlapsPrefix(p) }
+	return overlaps(g.prefixes) ||
+		slices.ContainsFunc(g.lists, func(l *List) bool { return overlaps(l.prefixes.Load()) }) ||
+		len(g.known) > 0 && (!p.IsSingleIP() || g.isKnown(p.Addr()))
 }
 
 // Bits is the length of the longest prefix in it that covers p: 0 of what is known otherwise, and -1
 // if none does.
 func (g *Group) Bits(p netip.Prefix) int {
-	if !g.Covers(p) {
+	if g == nil {
 		return -1
 	}
 	bits := longest(g.prefixes, p)
 	for _, l := range g.lists {
 		bits = max(bits, longest(l.prefixes.Load(), p))
 	}
+	if bits < 0 && p.IsSingleIP() && g.isKnown(p.Addr()) {
+		return 0
+	}
 	return bits
 }
 
-// longest is the length of the longest prefix that covers p, 0 if none does.
+// longest is the length of the longest prefix that covers p, -1 if none does.
 func longest(t *bart.Lite, p netip.Prefix) int {
 	if t == nil {
-		return 0
+		return -1
 	}
-	found, _ := t.LookupPrefixLPM(p)
-	return max(0, found.Bits())
+	found, _ := t.LookupPrefixLPM(p) // the zero Prefix has -1
+	return found.Bits()
 }
 
 // Listed reports whether a client is always refused, or never limited, by the lengths of the longest
@@ -110,16 +113,6 @@ func longest(t *bart.Lite, p netip.Prefix) int {
 // deny at a tie.
 func Listed(deny, allow int) (denied, allowed bool) {
 	return deny >= 0 && deny >= allow, allow > deny
-}
-
-func (g *Group) any(is func(*bart.Lite) bool) bool {
-	if g == nil {
-		return false
-	}
-	return g.prefixes != nil && is(g.prefixes) || slices.ContainsFunc(g.lists, func(l *List) bool {
-		t := l.prefixes.Load()
-		return t != nil && is(t)
-	})
 }
 
 // ParsePrefix reads a prefix or an address, mapped addresses as IPv4.

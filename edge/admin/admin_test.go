@@ -22,6 +22,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/modules/lists"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/suggest"
 	"sluice/edge/modules/try"
@@ -35,7 +36,7 @@ rules: [{name: login, match: {path: /login}, limit: 5}]
 `
 
 // withRoutes are the modules that have routes: TestRoutesInDocument in cmd/sluice looks for others.
-var withRoutes = edge.Modules{maintenance.Module(), suggest.Module(), try.Module()}
+var withRoutes = edge.Modules{lists.Module(true), maintenance.Module(), suggest.Module(), try.Module()}
 
 func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()

@@ -17,7 +17,6 @@ import (
 	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
-	"sluice/edge/lists"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/token"
@@ -49,12 +48,8 @@ type Config struct {
 	Etcd     Etcd           `json:"etcd"`
 	Table    Table          `json:"table"`
 	Source   address.Config `json:"source" reload:"yes"`
-	Lists    []lists.Config `json:"lists" reload:"yes"`
 	Deny     []netip.Prefix `json:"deny" reload:"yes"`
 	Allow    []netip.Prefix `json:"allow" reload:"yes"`
-	// Names of lists that Deny, or Allow, has as well
-	DenyLists  []string `reload:"yes"`
-	AllowLists []string `reload:"yes"`
 	// Values of facts that Deny, or Allow, has as well, each behind its mark
 	DenyMarked  []string           `reload:"yes"`
 	AllowMarked []string           `reload:"yes"`
@@ -175,14 +170,10 @@ func Default() *Config {
 	}
 }
 
-// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and its
-// facts are those that may be asked for, without what finds them out.
+// RuleDefaults is what holds for all rules that do not say otherwise. Its facts are those that may
+// be asked for, without what finds them out.
 func (c *Config) RuleDefaults() rules.Defaults {
-	named := make(map[string]*address.List, len(c.Lists))
-	for i := range c.Lists {
-		named[c.Lists[i].Name] = new(address.List)
-	}
-	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named,
+	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans,
 		Facts: c.facts(), Actions: actions(c.Modules)}
 }
 

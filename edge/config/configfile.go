@@ -74,9 +74,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 	f["listen_tls"] = r.listeners("listen_tls", &c.ListenTLS)
 	f["pop"] = func(n ast.Node) { r.pop(n, &c.PoP) }
 	f["etcd"] = func(n ast.Node) { r.etcd(n, &c.Etcd) }
-	f["lists"] = r.lists(&c.Lists)
-	f["deny"] = r.group("deny", &c.Deny, &c.DenyLists, &c.DenyMarked)
-	f["allow"] = r.group("allow", &c.Allow, &c.AllowLists, &c.AllowMarked)
+	f["deny"] = r.group("deny", &c.Deny, &c.DenyMarked)
+	f["allow"] = r.group("allow", &c.Allow, &c.AllowMarked)
 	f["origins"] = r.each("origins", func(n ast.Node) { r.origin(n, c) })
 	f["jwt"] = func(n ast.Node) { r.jwt(n, &c.JWT) }
 	f["plans"] = func(n ast.Node) { r.plans(n, &c.Plans) }
@@ -101,7 +100,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 		}
 	}
 	r.findFacts(c)
-	r.findLists(c.Lists) // lists may come after what speaks of them
 	if r.claim != nil && !c.JWT.Is() {
 		r.fail(r.claim,
 			"key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}",
@@ -172,6 +170,15 @@ func checkName(name string) error {
 		return fmt.Errorf("%q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", name)
 	}
 	return nil
+}
+
+// checkOwnName reports whether operators may give a name, and write it in a path, where dots are
+// steps.
+func checkOwnName(name string) error {
+	if strings.Trim(name, ".") == "" {
+		return fmt.Errorf("%q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+	}
+	return checkName(name)
 }
 
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString

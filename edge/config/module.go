@@ -2,11 +2,13 @@ package config
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/edge/address"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 )
@@ -51,8 +53,8 @@ type Content struct {
 	Text []byte
 }
 
-// facts and actions are those of all modules.
-func facts(modules []Module) (list []*key.Fact) {
+// Facts and actions are those of all modules.
+func Facts(modules []Module) (list []*key.Fact) {
 	for _, m := range modules {
 		list = append(list, m.Facts...)
 	}
@@ -97,12 +99,41 @@ func (r *reader) factValue(n ast.Node, what string, f *key.Fact, before, text st
 	switch {
 	case err != nil:
 		r.fail(n, "%s: %v", what, err)
+	case slices.Contains(*to, before+values[0]) && f.Noun != "":
+		r.fail(n, "%s: the %s %s is there twice: remove one", what, f.Noun, values[0])
 	case slices.Contains(*to, before+values[0]):
 		r.fail(n, "%s: %s is there twice: remove one", what, values[0])
 	default:
 		r.asked = append(r.asked, asked{n, what, f.Name, values[0]})
 		*to = append(*to, before+values[0])
 	}
+}
+
+// group reads prefixes, and behind their marks values of facts.
+func (r *reader) group(what string, prefixes *[]netip.Prefix, marked *[]string) func(ast.Node) {
+	return r.texts(what, func(n ast.Node, text string) {
+		for _, f := range Facts(r.modules) {
+			if value, is := strings.CutPrefix(text, f.Mark); is && f.Mark != "" {
+				r.factValue(n, what, f, f.Mark, value, marked)
+				return
+			}
+		}
+		p, err := address.ParsePrefix(text)
+		if err != nil {
+			r.fail(n, "%s: %v", what, err)
+			return
+		}
+		*prefixes = append(*prefixes, p)
+	})
+}
+
+// shownGroup are prefixes and values of facts as a file has them.
+func shownGroup(prefixes []netip.Prefix, marked []string) []string {
+	list := []string{}
+	for _, p := range prefixes {
+		list = append(list, p.String())
+	}
+	return append(list, marked...)
 }
 
 func actions(modules []Module) (list []rules.OwnAction) {

@@ -13,6 +13,7 @@ import (
 	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
+	"sluice/edge/modules/lists"
 	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
@@ -27,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		acme.Module(nil), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
+		lists.Module(true), acme.Module(nil), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())
 	os.Exit(m.Run())
 }

@@ -18,7 +18,7 @@ import (
 
 func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 	checkKey := func(text string) error {
-		_, err := rules.ParsePlanKey(text, facts(r.modules)...)
+		_, err := rules.ParsePlanKey(text, Facts(r.modules)...)
 		return err
 	}
 	f := r.settings("plans.", p)

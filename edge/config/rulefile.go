@@ -293,7 +293,6 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 			r.fail(n, "%s.path: %v", what, err)
 		}
 	})
-	f["lists"] = r.listNames(what+".lists", &m.Lists)
 	f["headers"] = r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader)
 	f["query"] = r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery)
 	f["cookies"] = r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie)
@@ -313,7 +312,7 @@ func checkMethod(text string) error {
 
 // factFields are the fields of modules' facts.
 func (r *reader) factFields(what string, m *match.Config, to fields) fields {
-	for _, f := range facts(r.modules) {
+	for _, f := range Facts(r.modules) {
 		if f.Match == "" {
 			continue
 		}
@@ -383,7 +382,7 @@ func (r *reader) value(what string, n ast.Node) (v match.Value) {
 // key reads one part of a key or a list of them.
 func (r *reader) key(to *[]string) func(ast.Node) {
 	one := func(n ast.Node, text string) {
-		part, err := key.Parse(text, facts(r.modules)...)
+		part, err := key.Parse(text, Facts(r.modules)...)
 		if err != nil {
 			r.fail(n, "key: %v", err)
 			return
@@ -404,7 +403,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if s, ok := n.(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
 				r.fail(n, "key: an empty list counts no source: want %s",
-					key.FormsWith(facts(r.modules)))
+					key.FormsWith(Facts(r.modules)))
 			}
 			r.texts("key", one)(n)
 			return

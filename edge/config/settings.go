@@ -41,14 +41,17 @@ import (
 //
 // What has a method Check() error is checked once it is read, and a slice that has CheckLast() error
 // after each of its entries. The tag need says what a setting is without which the section's others
-// are nothing, and reload:"yes" that it takes effect when the file is read again, not at the next
-// start only. With omitempty operators are not shown a zero.
+// are nothing, unique:"list" that it is the name of a list, which no other has, and reload:"yes" that
+// it takes effect when the file is read again, not at the next start only. With omitempty operators are not shown a zero.
 
 // settings are the fields of a struct, with what their names begin with in errors.
 func (r *reader) settings(begin string, to any) fields {
 	of, all := reflect.ValueOf(to).Elem(), make(fields)
 	for name, f := range settingsIn(of) {
 		all[name] = r.setting(begin+name, f.Tag, of.FieldByIndex(f.Index).Addr().Interface())
+		if noun := f.Tag.Get("unique"); noun != "" {
+			all[name] = r.unique(begin+name, noun, all[name])
+		}
 	}
 	return all
 }
@@ -84,6 +87,24 @@ func (r *reader) check(n ast.Node, what string, before int, value any) {
 	if c, can := value.(interface{ Check() error }); can && len(r.errs) == before {
 		if err := c.Check(); err != nil {
 			r.fail(n, "%s: %v", what, err)
+		}
+	}
+}
+
+// unique reads a name that no other entry of a list has.
+func (r *reader) unique(what, noun string, read func(ast.Node)) func(ast.Node) {
+	return func(n ast.Node) {
+		before, name := len(r.errs), what+" "+scalar(n)
+		read(n)
+		switch other := r.named[name]; {
+		case len(r.errs) > before:
+		case other != nil:
+			r.fail(n, "%s: %s is the name of the %s at %s already: choose another", what, scalar(n),
+				noun, r.lineOf(n, other))
+		case r.named == nil:
+			r.named = map[string]ast.Node{name: n}
+		default:
+			r.named[name] = n
 		}
 	}
 }
@@ -169,6 +190,9 @@ func (r *reader) slice(n ast.Node, what string, tag reflect.StructTag, to reflec
 	r.list(n, what, func(n ast.Node) {
 		one, before := reflect.New(to.Type().Elem()), len(r.errs)
 		if r.setting(what, tag, one.Interface())(n); len(r.errs) > before {
+			if one.Elem().Kind() == reflect.Struct { // others may speak of it
+				to.Set(reflect.Append(to, one.Elem()))
+			}
 			return
 		}
 		if tag.Get("each") == "once" {
@@ -199,6 +223,7 @@ var forms = map[string]func(string) (string, error){
 	"any case":         func(text string) (string, error) { return strings.ToLower(text), nil },
 	"address":          asWritten(CheckAddress),
 	"name":             asWritten(checkName),
+	"own name":         asWritten(checkOwnName),
 	"PoP":              asWritten(CheckPoPName),
 	"host":             message.ParseHostPattern,
 	"health path":      asWritten(checkHealthPath),

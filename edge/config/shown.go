@@ -19,9 +19,8 @@ func Shown(c *Config) map[string]any {
 	all := shownStruct(reflect.ValueOf(c).Elem())
 	delete(all, "rules")
 	all["listen"], all["listen_tls"] = shownListeners(c.Listen), shownListeners(c.ListenTLS)
-	all["lists"] = shownLists(c.Lists)
-	all["deny"] = shownGroup(c.Deny, c.DenyLists, c.DenyMarked)
-	all["allow"] = shownGroup(c.Allow, c.AllowLists, c.AllowMarked)
+	all["deny"] = shownGroup(c.Deny, c.DenyMarked)
+	all["allow"] = shownGroup(c.Allow, c.AllowMarked)
 	all["jwt"] = map[string]any{"keys_file": cmp.Or(c.JWT.KeysFile, "none"),
 		"algorithms": append([]string{}, c.JWT.Algorithms...), "issuer": cmp.Or(c.JWT.Issuer, "none"),
 		"audience": cmp.Or(c.JWT.Audience, "none"), "header": cmp.Or(c.JWT.Header, "none"),

@@ -29,7 +29,7 @@ type reader struct {
 	others  bool                       // Parser.Others
 	absent  []string                   // settings of modules that the program was built without
 	asked   []asked                    // where facts are spoken of
-	listed  []listed                   // where lists are spoken of by name
+	named   map[string]ast.Node        // settings of modules that have one name each
 }
 
 // A field is what a mapping may contain: how to read each key's value.

@@ -24,7 +24,7 @@ func newPlane(t *testing.T, yaml string) *Admin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny, nil, nil), Allow: address.NewGroup(c.Allow, nil, nil)}
+	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny), Allow: address.NewGroup(c.Allow)}
 	l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Blocks: mitigation.New(1<<10, nil)}
 	return New(Options{Limiter: l, View: func() View { return view }})
 }

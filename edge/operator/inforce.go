@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"sluice/edge/config"
+	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 )
 
@@ -64,7 +66,7 @@ func (c *Client) Rules() error {
 			if r.Concurrency > 0 {
 				limit = strings.TrimPrefix(limit+", "+Number(r.Concurrency)+" in flight", "none, ")
 			}
-			t.Add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			t.Add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches(config.Facts(c.Modules)))
 		}
 		return t.Write(c.Out)
 	})
@@ -90,11 +92,11 @@ func (r rule) counts() string {
 	return ""
 }
 
-func (r rule) matches() string {
+func (r rule) matches(facts []*key.Fact) string {
 	m := &r.Match
 	parts := slices.DeleteFunc([]string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","),
 		m.Path}, func(p string) bool { return p == "" || p == "*" })
-	matches := cmp.Or(strings.Join(append(parts, m.Others()...), " "), "everything")
+	matches := cmp.Or(strings.Join(append(parts, m.Others(facts...)...), " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
 	}

@@ -359,7 +359,7 @@ func TestRulesShowEveryField(t *testing.T) {
 	}
 	for name, write := range rulestest.Written {
 		var c rules.Config
-		if write(&c); strings.HasPrefix(name, "Match.") && (rule{Match: c.Match}).matches() == "everything" {
+		if write(&c); strings.HasPrefix(name, "Match.") && (rule{Match: c.Match}).matches(nil) == "everything" {
 			t.Errorf("sluice rules does not show %s", name)
 		}
 		text, err := json.Marshal(map[string]any{"match": c.Match})
@@ -369,7 +369,7 @@ func TestRulesShowEveryField(t *testing.T) {
 		var got rule
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if got, want := got.matches(), (rule{Match: c.Match}).matches(); got != want {
+		} else if got, want := got.matches(nil), (rule{Match: c.Match}).matches(nil); got != want {
 			t.Errorf("%s as an edge shows it: %s, want %s", name, got, want)
 		}
 	}

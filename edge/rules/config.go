@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
-	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/limitfields"
@@ -104,8 +103,6 @@ type Defaults struct {
 	Estimate algorithm.Estimate
 	Shadow   bool // every rule that is not off is a shadow
 	Plans    PlansConfig
-	// Lists are the named lists that rules may speak of.
-	Lists map[string]*address.List
 	// Facts and Actions are those of modules that rules may speak of.
 	Facts   []*key.Fact
 	Actions []OwnAction

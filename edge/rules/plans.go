@@ -41,7 +41,7 @@ type PlanLimit struct {
 // ParsePlanKey reads PlansConfig.Key, which cannot be one of the facts.
 func ParsePlanKey(text string, facts ...*key.Fact) (key.Part, error) {
 	part, err := key.Parse(text)
-	if slices.ContainsFunc(facts, func(f *key.Fact) bool { return f.Name == text }) {
+	if slices.ContainsFunc(facts, func(f *key.Fact) bool { return f.IsKey(text) }) {
 		part, err = key.Part{}, nil
 	}
 	switch {

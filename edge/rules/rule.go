@@ -144,8 +144,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if r.apart, apart, err = defaults.apart(&c); err != nil {
 		return nil, fmt.Errorf("rule %s: action: %w", c.Name, err)
 	}
-	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists,
-		defaults.Facts); err != nil {
+	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Facts); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {

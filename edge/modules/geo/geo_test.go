@@ -52,7 +52,7 @@ func TestLook(t *testing.T) {
 			if got != want {
 				t.Errorf("%s of %s is %q, want %q", fact.Name, addr, got, want)
 			}
-			if is := fact.In([]string{"NO", "1", got})(a); is != (want != "") {
+			if is := fact.In([]string{"NO", "1", got}).Has(a); is != (want != "") {
 				t.Errorf("%s is in %q: %t", addr, got, is)
 			}
 		}

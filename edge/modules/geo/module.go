@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/edge"
+	"sluice/edge/address"
 	"sluice/edge/beat"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -132,15 +133,15 @@ func (d *database) fact(f *key.Fact, write func(buf []byte, n uint32) []byte) *k
 		}
 		return buf
 	}
-	f.In = func(values []string) func(netip.Addr) bool {
+	f.In = func(values []string) *address.Group {
 		var numbers []uint32
 		for _, text := range values {
 			numbers = append(numbers, numberOf(f.Name, text))
 		}
-		return func(a netip.Addr) bool {
+		return address.Known(func(a netip.Addr) bool {
 			n := d.look(a)
 			return n != 0 && slices.Contains(numbers, n)
-		}
+		})
 	}
 	return f
 }

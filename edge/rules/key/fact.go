@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sluice/counter"
+	"sluice/edge/address"
 )
 
 // A Fact is something known of a request or its client that a module finds out, at most once a
@@ -25,9 +26,12 @@ type Fact struct {
 	// Find appends the value; nothing: it is not known. It must not keep v. nil: no configuration
 	// is in force in which it could be found.
 	Find func(buf []byte, v *View) []byte
-	// In makes what reports whether an address, as a plain one, has one of some values. Of a fact
-	// with a mark it is there where Find is.
-	In func(values []string) func(netip.Addr) bool
+	// In returns the addresses that have one of some values. Of a fact with a mark it is there in a
+	// configuration that is in force.
+	In func(values []string) *address.Group
+	// Noun is what a value is the name of, such as list. One address may have several of such values:
+	// so it has no Find, but In, and keys and logs have no line of it. "": it is no such fact.
+	Noun string
 	// Lacks says why no request can have a value, or, of "", any; nil: each can be there.
 	Lacks func(value string) error
 	// Kind is that of keys which had the fact before it was one, and Form appends what they hash of
@@ -36,6 +40,9 @@ type Fact struct {
 	Kind Kind
 	Form func(buf, value []byte) []byte
 }
+
+// IsKey reports whether a text is the part of a key that the fact is.
+func (f *Fact) IsKey(text string) bool { return f.Name == text && f.Noun == "" }
 
 // code is what begins what a key hashes of the fact.
 func (f *Fact) code() byte {
@@ -73,9 +80,9 @@ func (f *Fact) OfAddress(addr netip.Addr) string {
 	return string(f.Find(nil, &View{Client: addr}))
 }
 
-// Marked are the facts whose values are among others, each behind its mark, and whether an address
-// has one of them.
-func Marked(facts []*Fact, texts []string) (in []func(netip.Addr) bool) {
+// Marked are the addresses that have one of the values of facts which are among others, each behind
+// its mark.
+func Marked(facts []*Fact, texts []string) (in []*address.Group) {
 	for _, f := range facts {
 		var values []string
 		for _, text := range texts {

@@ -66,7 +66,7 @@ const forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SE
 // Parse reads one of Forms, or the name of one of the facts.
 func Parse(text string, facts ...*Fact) (Part, error) {
 	kind, name, named := strings.Cut(text, ":")
-	if i := slices.IndexFunc(facts, func(f *Fact) bool { return f.Name == text }); i >= 0 {
+	if i := slices.IndexFunc(facts, func(f *Fact) bool { return f.IsKey(text) }); i >= 0 {
 		return Part{Kind: Known, Name: []byte(text), fact: facts[i]}, nil
 	}
 	switch {
@@ -99,7 +99,9 @@ func Parse(text string, facts ...*Fact) (Part, error) {
 func FormsWith(facts []*Fact) string {
 	list := forms
 	for _, f := range facts {
-		list += ", " + f.Name
+		if f.IsKey(f.Name) {
+			list += ", " + f.Name
+		}
 	}
 	return list + " or global"
 }

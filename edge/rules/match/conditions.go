@@ -24,7 +24,6 @@ import (
 // and in the form that keys have, and what must not be there byte for byte.
 type Conditions struct {
 	sources, notSources *bart.Lite
-	lists, notLists     []*address.List
 	values              []condition
 	facts               []fact
 }
@@ -45,49 +44,22 @@ type want struct {
 	token string // of credentials: the one that is required; "": only a scheme is
 }
 
-// NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
-// lists that there are.
-func NewConditions(m *Config, named map[string]*address.List,
-	facts []*key.Fact) (*Conditions, error) {
+// NewConditions returns those of m beside host, path and method; nil: there are none.
+func NewConditions(m *Config, facts []*key.Fact) (*Conditions, error) {
 	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
-	c.lists, err = findLists(m.Lists, named, err)
 	if m.Not != nil {
 		c.notSources = address.NewPrefixes(m.Not.Sources)
-		c.notLists, err = findLists(m.Not.Lists, named, err)
 		err = cmp.Or(err, c.add(m.Not, true))
 	}
 	if err == nil {
 		c.facts, err = newFacts(m, facts)
 	}
-	if err != nil || len(c.values)+len(c.lists)+len(c.notLists)+len(c.facts) == 0 && c.sources == nil &&
+	if err != nil || len(c.values)+len(c.facts) == 0 && c.sources == nil &&
 		c.notSources == nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-// findLists returns lists by their names, or the error, if there is one.
-func findLists(names []string, named map[string]*address.List,
-	err error) (found []*address.List, _ error) {
-	for _, name := range names {
-		l := named[name]
-		if l == nil {
-			return nil, cmp.Or(err, NoList(name, slices.Collect(maps.Keys(named))))
-		}
-		found = append(found, l)
-	}
-	return found, err
-}
-
-// NoList is what is wrong with the name of a list that is none of those there are.
-func NoList(name string, are []string) error {
-	if len(are) == 0 {
-		return fmt.Errorf("lists: there is no list %q: name it under lists, with its file or url",
-			name)
-	}
-	slices.Sort(are)
-	return fmt.Errorf("lists: there is no list %q: want %s", name, strings.Join(are, " or "))
 }
 
 func (c *Conditions) add(m *Config, not bool) error {
@@ -230,9 +202,6 @@ func (c *Conditions) AddHeaders(names *message.Names) {
 func (c *Conditions) Hold(v *key.View, client netip.Addr,
 	buf []byte) (hold bool, _ []byte, bad *key.Part) {
 	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
-		return false, buf, nil
-	}
-	if c.lists != nil && !address.InAny(c.lists, client) || address.InAny(c.notLists, client) {
 		return false, buf, nil
 	}
 	for i := range c.facts {

@@ -73,12 +73,12 @@ func TestValueAsJSON(t *testing.T) {
 	}
 }
 
-// A rule's counters are found by what JSON has of it, so facts stand where versions had them to which they were fields: behind lists.
+// A rule's counters are found by what JSON has of it, so facts stand where versions had them to which they were fields: behind sources.
 func TestFactsInJSON(t *testing.T) {
 	m := Config{Hosts: []string{"a"}, Headers: map[string]Value{"x": {Text: "y"}}, Paths: []string{"/b"}, Plans: []string{"p"},
-		Facts: map[string]Values{"asns": {Texts: []string{"1"}, Numbers: true}, "countries": {Texts: []string{"DE"}}}, Lists: []string{"l"}}
+		Facts: map[string]Values{"asns": {Texts: []string{"1"}, Numbers: true}, "countries": {Texts: []string{"DE"}}, "lists": {Texts: []string{"l"}}}}
 	n := m
-	n.Facts, n.Lists, n.Not = nil, nil, &Config{Facts: m.Facts, Lists: m.Lists}
+	n.Facts, n.Not = nil, &Config{Facts: m.Facts}
 	for _, one := range []struct {
 		of   Config
 		want string

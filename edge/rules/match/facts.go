@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/edge/address"
 	"sluice/edge/rules/key"
 )
 
@@ -53,6 +54,7 @@ func (v Values) sorted() Values {
 type fact struct {
 	*key.Fact
 	values, not []string
+	in, out     *address.Group // of a fact with a noun: those that have the values
 }
 
 // newFacts are those of m, in the order of facts.
@@ -76,6 +78,9 @@ func newFacts(m *Config, facts []*key.Fact) (list []fact, err error) {
 				return nil, err
 			}
 		}
+		if f.Noun != "" && f.In != nil {
+			one.in, one.out = f.In(one.values), f.In(one.not)
+		}
 		if len(one.values)+len(one.not) > 0 {
 			list = append(list, one)
 		}
@@ -93,6 +98,9 @@ func newFacts(m *Config, facts []*key.Fact) (list []fact, err error) {
 
 // holds reports whether the fact is one of the values, and none of the others.
 func (f *fact) holds(v *key.View) bool {
+	if f.Noun != "" {
+		return (len(f.values) == 0 || f.in.Has(v.Client)) && !f.out.Has(v.Client)
+	}
 	value := v.Fact(f.Fact)
 	is := func(want string) bool { return string(value) == want }
 	return (len(f.values) == 0 || slices.ContainsFunc(f.values, is)) &&

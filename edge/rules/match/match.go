@@ -20,17 +20,16 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/rules/descriptors"
+	"sluice/edge/rules/key"
 )
 
 // Config is which requests a rule is about. Empty fields match everything.
 type Config struct {
 	Hosts []string `json:"hosts,omitempty" want:"host"` // exact, "*", or "*.example.com"
 	// Exact, "/prefix/*", or "~regexp", of the canonical path
-	Path    string         `json:"path,omitempty"`
-	Methods []string       `json:"methods,omitempty" want:"method"` // in capitals
-	Sources []netip.Prefix `json:"sources,omitempty"`               // of clients
-	// Names of those that have the client: one of them
-	Lists   []string         `json:"lists,omitempty"`
+	Path    string           `json:"path,omitempty"`
+	Methods []string         `json:"methods,omitempty" want:"method"` // in capitals
+	Sources []netip.Prefix   `json:"sources,omitempty"`               // of clients
 	Headers map[string]Value `json:"headers,omitempty"`
 	Query   map[string]Value `json:"query,omitempty"` // its parameters
 	Cookies map[string]Value `json:"cookies,omitempty"`
@@ -131,14 +130,13 @@ func (m *Config) isCompiled() bool {
 }
 
 // MarshalJSON shows Paths as a file has them, as a list under path, and facts as fields like
-// others: behind lists and in the order of their names, the last first. Versions that knew them as
+// others: behind sources and in the order of their names, the last first. Versions that knew them as
 // fields of their own had them so, and counters of a rule are found by the digest of this.
 func (m Config) MarshalJSON() ([]byte, error) {
 	type plain Config
-	first := plain{Hosts: m.Hosts, Path: m.Path, Methods: m.Methods, Sources: m.Sources,
-		Lists: m.Lists}
+	first := plain{Hosts: m.Hosts, Path: m.Path, Methods: m.Methods, Sources: m.Sources}
 	rest := plain(m)
-	rest.Hosts, rest.Path, rest.Methods, rest.Sources, rest.Lists = nil, "", nil, nil, nil
+	rest.Hosts, rest.Path, rest.Methods, rest.Sources = nil, "", nil, nil
 	fields := []any{first}
 	if len(m.Paths) > 0 {
 		fields[0] = struct {
@@ -211,7 +209,7 @@ func (m Config) Plainly() Config {
 	}
 	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)),
 		slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
-	m.Lists, m.Paths = slices.Sorted(slices.Values(m.Lists)), slices.Sorted(slices.Values(m.Paths))
+	m.Paths = slices.Sorted(slices.Values(m.Paths))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
 	if m.Facts != nil {
 		m.Facts = maps.Clone(m.Facts)
@@ -292,16 +290,21 @@ func isPath(pattern string, re *regexp.Regexp, path []byte, long bool) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Config) Plain() bool {
-	return len(m.Sources)+len(m.Lists)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans)+len(m.Facts) == 0 && m.Not == nil && m.Descriptors == nil
+	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans)+len(m.Facts) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
-// Others describes what else than hosts, path and methods m is about.
-func (m *Config) Others() (list []string) {
+// Others describes what else than hosts, path and methods m is about. Facts are those that may be
+// known.
+func (m *Config) Others(facts ...*key.Fact) (list []string) {
 	if len(m.Sources) > 0 {
 		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))
 	}
-	if len(m.Lists) > 0 {
-		list = append(list, "on list "+strings.Join(m.Lists, " or "))
+	others := maps.Clone(m.Facts)
+	for _, f := range facts {
+		if values, asked := m.Facts[f.Match]; asked && f.Noun != "" {
+			list = append(list, "on "+f.Noun+" "+strings.Join(values.Texts, " or "))
+			delete(others, f.Match)
+		}
 	}
 	for _, of := range []struct {
 		kind   string
@@ -311,7 +314,7 @@ func (m *Config) Others() (list []string) {
 			list = append(list, of.kind+" "+name+"="+of.values[name].String())
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Facts)) {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
 		list = append(list, name+" "+strings.Join(m.Facts[name].Texts, " or "))
 	}
 	if len(m.Plans) > 0 {
@@ -326,7 +329,7 @@ func (m *Config) Others() (list []string) {
 			parts = append(parts, not.Path)
 		}
 		parts = append(parts, not.Paths...)
-		list = append(list, "not "+strings.Join(append(parts, not.Others()...), " or "))
+		list = append(list, "not "+strings.Join(append(parts, not.Others(facts...)...), " or "))
 	}
 	return list
 }

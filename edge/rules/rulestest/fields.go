@@ -25,7 +25,6 @@ var Written = map[string]func(*rules.Config){
 		c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"),
 			netip.MustParsePrefix("2001:db8::/48")}
 	},
-	"Match.Lists": func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
 	"Match.Headers": func(c *rules.Config) {
 		c.Match.Headers = map[string]match.Value{"x-a": {Text: "*"}, "x-b": {Text: "b"},
 			"x-c": {Text: "c*"}, "x-d": {Text: ""}, "x-e": {Contains: []string{"e", "f"}},
@@ -136,8 +135,6 @@ var Changes = map[string][]Change{
 	"Match.Methods": {{To: func(c *rules.Config) { c.Match.Methods = []string{"POST"} },
 		Afresh: true}},
 	"Match.Sources": {{To: func(c *rules.Config) { c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }, Afresh: true}},
-	"Match.Lists": {{To: func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
-		Afresh: true}},
 	"Response.Headers": {{To: func(c *rules.Config) {
 		c.Response.Headers = map[string]string{"X-Why": "so"}
 	}}},

@@ -12,7 +12,6 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/limiter"
-	"sluice/edge/lists"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -81,15 +80,12 @@ type RuleOutcome struct {
 // New makes a Run that counts in table and blocks in bits. Of c it takes source, lists, deny, allow
 // and rules.
 func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, error) {
-	named, _, err := new(lists.Store).Prepare(c.Lists)
+	defaults := c.RuleDefaults()
+	found, err := facts(c)
 	if err != nil {
 		return nil, err
 	}
-	defaults := c.RuleDefaults()
-	defaults.Lists = named
-	if defaults.Facts, err = facts(c); err != nil {
-		return nil, err
-	}
+	defaults.Facts = found
 	for i := range defaults.Actions {
 		defaults.Actions[i].Apart = "" // nothing by which requests are counted apart is known
 	}
@@ -98,11 +94,10 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 		return nil, err
 	}
 	r := &Run{
-		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny,
-			address.Named(named, c.DenyLists), key.Marked(defaults.Facts, c.DenyMarked)),
-		allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists),
-			key.Marked(defaults.Facts, c.AllowMarked)),
-		rules: set, positions: make(map[*limiter.Rule]position),
+		sources: address.NewSources(c.Source),
+		deny:    address.NewGroup(c.Deny, key.Marked(found, c.DenyMarked)...),
+		allow:   address.NewGroup(c.Allow, key.Marked(found, c.AllowMarked)...),
+		rules:   set, positions: make(map[*limiter.Rule]position),
 		limiter: limiter.Limiter{Counters: table, Blocks: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
@@ -124,17 +119,19 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 // facts are those that rules may ask for. A log has what follows from an address; others are not
 // known of any request.
 func facts(c *config.Config) (list []*key.Fact, err error) {
+	here := *c
+	here.StateDir = "" // an edge's
 	for _, m := range Modules() {
 		found := m.Config.Facts
 		if slices.ContainsFunc(found, func(f *key.Fact) bool { return f.Mark != "" }) {
-			points, err := m.Prepare(&edge.Setup{Config: c})
+			points, err := m.Prepare(&edge.Setup{Config: &here})
 			if err != nil {
 				return nil, err
 			}
 			found = points.Facts
 		}
 		for _, f := range found {
-			if f.Find == nil {
+			if f.Find == nil && f.In == nil {
 				unknown := *f
 				unknown.Find = func(buf []byte, _ *key.View) []byte { return buf }
 				f = &unknown

@@ -7,13 +7,14 @@ import (
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
+	"sluice/edge/modules/lists"
 	"sluice/edge/modules/verified"
 )
 
 // Modules are the features of an edge that rules may speak of, as far as files have them: nothing
 // of them runs here.
 func Modules() edge.Modules {
-	return edge.Modules{geo.Module(geo.Checked), ja4.Module(), verified.Module(nil),
+	return edge.Modules{lists.Module(false), geo.Module(geo.Checked), ja4.Module(), verified.Module(nil),
 		challenge.Module(nil), challenge.WhenModule()}
 }
 

@@ -340,7 +340,7 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 		for range rule.Limits() {
 			l := limits[len(o.Rules)]
 			o.Rules = append(o.Rules, whatif.JudgedRule{
-				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit,
+				Name: l.Policy, About: about(rule, c.Modules), Limit: l.Counter.Limit,
 				Window:  l.Counter.Window,
 				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow ||
 					rule.Mode == rules.Shadow || rule.Action == rules.Tag,
@@ -399,7 +399,7 @@ func roomFor(t *trace.Trace, c *config.Config) (room int) {
 
 // about says in a few words which requests a rule is about and how it counts them; nothing for a
 // rule about all.
-func about(r rules.Config) string {
+func about(r rules.Config, modules []config.Module) string {
 	var parts []string
 	if len(r.Match.Methods) > 0 {
 		parts = append(parts, strings.Join(r.Match.Methods, ", "))
@@ -410,7 +410,7 @@ func about(r rules.Config) string {
 	if len(r.Match.Hosts) > 0 && !slices.Contains(r.Match.Hosts, "*") {
 		parts = append(parts, "on "+strings.Join(r.Match.Hosts, ", "))
 	}
-	parts = append(parts, r.Match.Others()...)
+	parts = append(parts, r.Match.Others(config.Facts(modules)...)...)
 	if len(r.Count.Statuses) > 0 {
 		statuses := make([]string, len(r.Count.Statuses))
 		for i, s := range r.Count.Statuses {

@@ -120,8 +120,6 @@ func Operators(read settings.Reader, own []operator.Command) []operator.Command 
 				return c.Blocked(only)
 			}),
 		rulesCommand(),
-		operator.Asks(operator.NewFlagSet("lists"), "",
-			"the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
 		operator.Asks(operator.NewFlagSet("reload"), "",
 			"read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
 		operator.Asks(operator.NewFlagSet("drain"), "",

@@ -1,23 +1,24 @@
-package edge_test
+package lists_test
 
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/edgetest"
-	"sluice/edge/lists"
+	"sluice/edge/modules/lists"
 )
 
 // Named lists refuse, spare and choose rules, and one that changes under traffic does so at once. Rules go on counting.
 func TestNamedLists(t *testing.T) {
-	dir, book := t.TempDir(), new(lists.Store)
+	dir, module := t.TempDir(), lists.Module(false)
 	has := func(name, text string) {
 		t.Helper()
 		edgetest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-		book.ReadFiles(t.Context())
+		module.Reload(t.Context(), nil)()
 	}
 	has("bad", "127.0.0.2\n")
 	has("staff", "127.0.0.3 # the office\n")
@@ -27,7 +28,7 @@ func TestNamedLists(t *testing.T) {
 		yaml += "- {name: " + name + ", file: " + filepath.Join(dir, name) + "}\n"
 	}
 	yaml = "lists:\n" + yaml + "deny: ['list:bad', 127.0.0.9]\nallow: ['list:staff']\nrules:\n- {name: partners, limit: 3, mitigation_timeout: 0s, match: {lists: [partners]}}\n- {name: others, limit: 1, mitigation_timeout: 0s, match: {not: {lists: [partners]}}}\n"
-	e := edgetest.StartWithEvents(t, yaml, func(o *edge.Options) { o.Lists = book })
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), yaml, module)
 	served := func(what string, source byte, want string) {
 		t.Helper()
 		for _, c := range want {
@@ -54,9 +55,10 @@ func TestNamedLists(t *testing.T) {
 	served("denied while the list is wrong", 7, "-")
 
 	c := *e.Config()
-	c.Lists = append([]lists.Config{}, c.Lists...)
-	c.Lists[0].File += ".none"
-	if err := e.Apply(&c); err == nil || !strings.Contains(err.Error(), "lists: bad: open "+c.Lists[0].File) {
+	wrong := slices.Clone(*config.SettingsOf[lists.Settings](&c, "lists"))
+	wrong[0].File += ".none"
+	c.Settings = map[string]any{"lists": &wrong}
+	if err := e.Apply(&c); err == nil || !strings.HasPrefix(err.Error(), "lists: bad: open "+string(wrong[0].File)) {
 		t.Error(err)
 	}
 	served("denied after a wrong change", 7, "-")

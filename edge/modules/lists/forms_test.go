@@ -11,7 +11,7 @@ import (
 func TestForms(t *testing.T) {
 	f := func(column, text, want string) {
 		t.Helper()
-		l, n, err := parse(&Config{File: "f", Column: column, MaxEntries: 100}, []byte(text))
+		l, n, err := parse(&Config{File: "f", Column: Column(column), MaxEntries: 100}, []byte(text))
 		got := strings.TrimPrefix(fmt.Sprint(err), "f:")
 		if err == nil {
 			got = fmt.Sprint(n)

@@ -209,16 +209,6 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// CheckColumn returns what is wrong with the name or the number of a column.
-func CheckColumn(text string) error {
-	n, err := strconv.Atoi(text)
-	if text == "" || len(text) > 100 || err == nil && (n < 1 || n > 1000) {
-		return fmt.Errorf("%q is no column: want its name in the first row, or its number, from 1",
-			text)
-	}
-	return nil
-}
-
 // columns reads a column of CSV: by its number, from 1, or by its name in the first row.
 func (r *reading) columns(text []byte) error {
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte{'\n'})
@@ -230,7 +220,7 @@ func (r *reading) columns(text []byte) error {
 			rows.Comma = c
 		}
 	}
-	column, err := strconv.Atoi(r.Column)
+	column, err := strconv.Atoi(string(r.Column))
 	named := err != nil
 	if column--; named {
 		column = -1
@@ -247,7 +237,7 @@ func (r *reading) columns(text []byte) error {
 			return fmt.Errorf("%s: it is no CSV: a row is malformed", r.Where())
 		case n == 0 && named:
 			column = slices.IndexFunc(row, func(name string) bool {
-				return strings.EqualFold(strings.TrimSpace(name), r.Column)
+				return strings.EqualFold(strings.TrimSpace(name), string(r.Column))
 			})
 			if column < 0 {
 				return fmt.Errorf("%s:%s: no column is named %q: name one of the first row, or say its number, from 1", r.Where(), at, r.Column)

@@ -56,7 +56,7 @@ func sameHost(from, to *url.URL) bool {
 
 // fetch asks a URL for its list. same: it is that of the answer before.
 func fetch(ctx context.Context, l *list) (text []byte, tags validators, same bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, string(l.URL), nil)
 	if err != nil {
 		return nil, tags, false, err
 	}

@@ -32,7 +32,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-func config(name string) Config {
+func named(name string) Config {
 	return Config{Name: name, Refresh: time.Minute, MaxEntries: 1000, MaxBytes: 1 << 16}
 }
 
@@ -91,8 +91,8 @@ func TestParse(t *testing.T) {
 // A file is in force whole or not at all, and a bad one leaves the last good content.
 func TestFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "partners")
-	c := config("partners")
-	c.File = file
+	c := named("partners")
+	c.File = File(file)
 	happened := events.New(100, nil)
 	b := &Store{Events: happened}
 	if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "lists: partners: open "+file) {
@@ -149,8 +149,8 @@ func TestURL(t *testing.T) {
 		fmt.Fprint(w, body.Load())
 	}))
 	defer s.Close()
-	c := config("tor")
-	c.URL = s.URL + "/list?key=secret"
+	c := named("tor")
+	c.URL = URL(s.URL + "/list?key=secret")
 	b := &Store{Dir: filepath.Join(t.TempDir(), "lists")}
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
@@ -184,7 +184,7 @@ func TestURL(t *testing.T) {
 	has(t, l, "198.51.100.1", true)
 
 	tried := c
-	tried.URL = s.URL + "/tried"
+	tried.URL = URL(s.URL + "/tried")
 	if _, _, err := b.Prepare([]Config{tried}); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestURL(t *testing.T) {
 	b.keep(b.lists["tor"])
 	next := &Store{Dir: b.Dir}
 	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
-	c.URL = s.URL + "/other"
+	c.URL = URL(s.URL + "/other")
 	if _, _, err := next.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "has no good copy of an earlier answer") {
 		t.Errorf("the copy of another URL is used: %v", err)
 	}
@@ -246,10 +246,10 @@ func TestRun(t *testing.T) {
 	})
 	defer func() { client.Transport = nil }()
 	dir := t.TempDir()
-	file, remote := config("partners"), config("tor")
-	file.File, file.Refresh = filepath.Join(dir, "partners"), 5*time.Minute
+	file, remote := named("partners"), named("tor")
+	file.File, file.Refresh = File(filepath.Join(dir, "partners")), 5*time.Minute
 	remote.URL, remote.Refresh = "http://lists.example/tor", time.Hour
-	write(t, file.File, "192.0.2.0/24\n")
+	write(t, string(file.File), "192.0.2.0/24\n")
 	keep := filepath.Join(dir, "kept")
 	synctest.Test(t, func(t *testing.T) {
 		b := &Store{Dir: keep, Events: events.New(100, nil)}
@@ -258,7 +258,7 @@ func TestRun(t *testing.T) {
 		running.Go(func() { b.Run(ctx) })
 		all := begin(t, b, file)
 		synctest.Wait()
-		write(t, file.File, "192.0.2.0/24\noops\n")
+		write(t, string(file.File), "192.0.2.0/24\noops\n")
 		time.Sleep(4 * time.Minute)
 		has(t, all["partners"], "192.0.2.9", true)
 		if s := b.Status()[0]; s.Failures != 0 {
@@ -268,7 +268,7 @@ func TestRun(t *testing.T) {
 		if s := b.Status()[0]; s.Failures != 3 {
 			t.Errorf("%+v, want a failure after 5 minutes and each minute from then on", s)
 		}
-		write(t, file.File, "198.51.100.7\n")
+		write(t, string(file.File), "198.51.100.7\n")
 		time.Sleep(time.Minute + time.Second)
 		has(t, all["partners"], "198.51.100.7", true)
 
@@ -293,7 +293,7 @@ func TestRun(t *testing.T) {
 			told = append(told, e.Text)
 		}
 		want := []string{
-			"list partners cannot be read: its last good content stays in force: " + file.File + `:2: "oops" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`,
+			"list partners cannot be read: its last good content stays in force: " + string(file.File) + `:2: "oops" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`,
 			"list partners has changed",
 			"list tor cannot be read: its last good content stays in force: http://lists.example/tor: no route",
 			"list tor has changed",
@@ -340,7 +340,7 @@ func TestHangingURL(t *testing.T) {
 	})
 	defer func() { client.Transport = nil }()
 	synctest.Test(t, func(t *testing.T) {
-		a, c := config("a"), config("c")
+		a, c := named("a"), named("c")
 		a.URL, a.Refresh = "http://hangs/", 5*time.Second
 		c.URL, c.Refresh = "http://answers/", 5*time.Second
 		b := new(Store)
@@ -380,7 +380,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 	})
 	defer func() { client.Transport = nil }()
 	synctest.Test(t, func(t *testing.T) {
-		c := config("a")
+		c := named("a")
 		c.URL, c.Refresh = "http://hangs/", 5*time.Second
 		b := &Store{Dir: t.TempDir(), Events: events.New(10, nil)}
 		if err := b.write(&list{Config: c}, &answer{text: []byte("192.0.2.1\n")}); err != nil {
@@ -419,7 +419,7 @@ func TestCopies(t *testing.T) {
 	defer func() { client.Transport = nil }()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "lists")
-		c, other := config("a"), config("b")
+		c, other := named("a"), named("b")
 		c.URL, other.URL = "http://lists.example/a", "http://lists.example/b"
 		b := &Store{Dir: dir, Events: events.New(100, nil)}
 		run(t, b)
@@ -513,7 +513,7 @@ func TestFetch(t *testing.T) {
 		return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader("192.0.2.1\n"))}, nil
 	})
 	defer func() { client.Transport = nil }()
-	c := config("tor")
+	c := named("tor")
 	c.URL = "http://lists.example/tor"
 	b := new(Store)
 	forget := b.Fetch(t.Context(), []Config{c})
@@ -541,9 +541,9 @@ func TestFetch(t *testing.T) {
 
 // A pipe in place of a file is an error at once: nobody may ever write to it.
 func TestPipe(t *testing.T) {
-	c := config("a")
-	c.File = filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(c.File, 0o600); err != nil {
+	c := named("a")
+	c.File = File(filepath.Join(t.TempDir(), "pipe"))
+	if err := syscall.Mkfifo(string(c.File), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := new(Store).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "no regular file") {
@@ -579,8 +579,8 @@ func TestAnswers(t *testing.T) {
 	defer s.Close()
 	f := func(path, want string) {
 		t.Helper()
-		c := config("a")
-		c.URL = s.URL + path
+		c := named("a")
+		c.URL = URL(s.URL + path)
 		_, _, err := new(Store).Prepare([]Config{c})
 		got := "nil"
 		if err != nil {

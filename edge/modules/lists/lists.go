@@ -27,23 +27,12 @@ import (
 	"sluice/edge/regular"
 )
 
-// Config is one list. Exactly one of File and URL is set.
-type Config struct {
-	Name       string
-	File       string
-	URL        string // http or https
-	Column     string // of CSV: its name, or its number from 1; "": it is no CSV
-	Refresh    time.Duration
-	MaxEntries int
-	MaxBytes   int
-}
-
 // Where names the place that a list is read from, without a password.
 func (c *Config) Where() string {
 	if c.File != "" {
-		return c.File
+		return string(c.File)
 	}
-	return redacted(c.URL)
+	return redacted(string(c.URL))
 }
 
 // A Store keeps lists. Its fields are set before Prepare; all may be left out. It is safe for
@@ -56,6 +45,7 @@ type Store struct {
 	// Offline has no URL asked: what Dir has of it is in force, else nothing.
 	Offline bool
 
+	first sync.Once // sets Dir and Events of a module
 	mu    sync.Mutex
 	ready map[Config]*list // what Fetch has read for Prepare
 	lists map[string]*list // in force, by name
@@ -458,7 +448,7 @@ func readFile(ctx context.Context, l *list) ([]byte, error) {
 }
 
 func readBounded(l *list) ([]byte, error) {
-	f, _, err := regular.Open(l.File)
+	f, _, err := regular.Open(string(l.File))
 	if err != nil {
 		return nil, err
 	}
