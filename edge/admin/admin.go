@@ -301,10 +301,7 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 // events shows what has happened after ?since=, the number of an event or a time (RFC 3339); the
 // newest first.
 func (a api) events(w http.ResponseWriter, r *http.Request) {
-	since := r.URL.Query().Get("since")
-	if since == "" {
-		since = "0"
-	}
+	since := cmp.Or(r.URL.Query().Get("since"), "0")
 	if all, ok := a.View.OfPoP(w, r); !ok {
 		return
 	} else if all {
@@ -328,23 +325,24 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := control.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"),
 		Text: q.Get("q")}
-	var wrong error
+	var err error
 	if source := q.Get("source"); source != "" {
-		f.Source, wrong = counter.ParseSource(source)
+		f.Source, err = counter.ParseSource(source)
 	}
+	wrong := ""
 	switch {
-	case wrong != nil:
-		route.Fail(w, http.StatusBadRequest,
-			"source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
-		return
+	case err != nil:
+		wrong = "source is not possible: want an address, a prefix, or # and 32 hexadecimal digits"
 	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
 		route.Failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
 		return
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
-		route.Fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
-		return
+		wrong = "mode is not possible: want enforce or shadow"
 	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin" && f.By != "peer":
-		route.Fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")
+		wrong = "by is not possible: want edge, pop, admin or peer"
+	}
+	if wrong != "" {
+		route.Fail(w, http.StatusBadRequest, wrong)
 		return
 	}
 	n, ok := most(w, r, 0)

@@ -8,7 +8,6 @@ package compose
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -89,9 +88,7 @@ func (t *Tree) Fail(n ast.Node, format string, args ...any) error {
 // is.
 func (t *Tree) Content(n ast.Node, path string, most int64) ([]byte, error) {
 	file, _, _ := t.Position(n)
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
+	path = beside(file, path)
 	text, err := readFile(path, most)
 	if t.read.add(path, most, text, err); err != nil {
 		return nil,

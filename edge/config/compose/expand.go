@@ -70,8 +70,9 @@ func (c *composer) expand(n ast.Node, text string) (_ string, written bool) {
 		b.WriteString(before)
 		inner, behind, closed := strings.Cut(after, "}")
 		if !closed {
+			line, _, _ := strings.Cut(after, "\n")
 			c.fail(n,
-				"${%s has no closing brace: write ${NAME}, or $${ for the two characters themselves", firstLine(after))
+				"${%s has no closing brace: write ${NAME}, or $${ for the two characters themselves", line)
 			return text, true
 		}
 		value, err := c.value(n, text, inner)
@@ -113,7 +114,7 @@ func (c *composer) content(n ast.Node, text, name string) (string, error) {
 	if name == "" {
 		return "", errors.New("no file is named: want ${file:PATH}")
 	}
-	path := c.beside(name)
+	path := beside(c.file, name)
 	content, err := readFile(path, maxValue)
 	c.options.Files.add(path, maxValue, content, err)
 	if err != nil {
@@ -133,12 +134,12 @@ func (c *composer) content(n ast.Node, text, name string) (string, error) {
 	return value, nil
 }
 
-// beside is a path that begins in the folder of the file that is being read.
-func (c *composer) beside(path string) string {
+// beside is a path that begins in the folder of a file.
+func beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(c.file), path)
+	return filepath.Join(filepath.Dir(file), path)
 }
 
 // readFile reads a regular file that is not too large.
@@ -154,9 +155,4 @@ func reason(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
 }

@@ -57,7 +57,7 @@ func (c *composer) include(root ast.Node) ast.Node {
 // files are those that a path or a pattern names, in the order of their names. As in a shell, *
 // leaves out names that begin with a dot: editors keep their copies there.
 func (c *composer) files(n ast.Node, pattern string) []string {
-	path := c.beside(pattern)
+	path := beside(c.file, pattern)
 	if !strings.ContainsAny(pattern, "*?[") {
 		return []string{path}
 	}
