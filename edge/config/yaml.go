@@ -144,21 +144,6 @@ func (r *reader) texts(what string, each func(n ast.Node, text string)) func(ast
 	return r.each(what, r.text(what, each))
 }
 
-func (r *reader) str(what string, to *string) func(ast.Node) {
-	return r.text(what, func(_ ast.Node, text string) { *to = text })
-}
-
-// checked reads a text that a check lets pass.
-func (r *reader) checked(what string, check func(string) error, to *string) func(ast.Node) {
-	return r.text(what, func(n ast.Node, text string) {
-		if err := check(text); err != nil {
-			r.fail(n, "%s: %v", what, err)
-			return
-		}
-		*to = text
-	})
-}
-
 // kept reads a text that none stands for, or that a check lets pass. One that it does not is kept as
 // well, so that nothing says it were missing.
 func (r *reader) kept(what string, check func(string) error, to *string) func(ast.Node) {
