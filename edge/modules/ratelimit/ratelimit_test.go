@@ -350,7 +350,8 @@ func TestCallsWithoutARequest(t *testing.T) {
 		case <-time.After(24 * time.Hour):
 			near.Close()
 		}
-		if took := time.Since(began); reported == 0 || took < reported+lastCalls || took > maxAge*11/10+lastCalls {
+		// gRPC draws the age, up to a tenth more, and its cut comes a moment behind the time that calls have left.
+		if took := time.Since(began); reported == 0 || took < reported+lastCalls || took > maxAge*11/10+lastCalls+5*time.Second {
 			t.Errorf("GOAWAY after %v, and cut after %v", reported, took)
 		}
 		s.Drain(context.Background()) // returns, because no call is left
