@@ -41,7 +41,7 @@ func TestWhatALogLacks(t *testing.T) {
 		{"key: 'cookie:sid'", "cookie:sid", "cookie:sid"},
 		{"key: 'query:q'", "", ""},
 		{"key: ja4", "TLS", "TLS"},
-		{"key: [ja4, pass]", "TLS and passes", "TLS and passes"},
+		{"key: [ja4, pass], action: challenge", "TLS and passes", "TLS and passes"},
 		{"match: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1]}", "TLS", "TLS"},
 		{"key: ja4, match: {not: {ja4: [t13d1516h2_8daaf6152771_e5627efa2ab1]}}", "TLS", "TLS"},
 		{"match: {not: {verified: [googlebot]}}", "what DNS says of robots", "what DNS says of robots"},
