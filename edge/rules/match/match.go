@@ -41,7 +41,7 @@ type Config struct {
 	regexps []*regexp.Regexp // of each of Paths; nil: it is none
 	Plans   []string         `json:"plans,omitempty"` // of clients
 
-	// Facts are values of key.Facts by the names of their fields: one of each
+	// Facts are values of facts (key.Fact) by the names of their fields: one of each
 	Facts map[string]Values `json:"-"`
 
 	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP;
