@@ -16,6 +16,7 @@ import (
 	"sluice/edge/edgetest"
 	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
+	"sluice/edge/modules/maintenance"
 	"sluice/edge/modules/suggest"
 	"sluice/edge/modules/try"
 	"sluice/edge/upstream"
@@ -52,6 +53,8 @@ func TestRequestAllocations(t *testing.T) {
 			[]func(*edge.Options){edgetest.Using(suggest.Module())}},
 		{"proxied, one rule, two tried", "rules: [{name: r, limit: 1000000000}]",
 			[]func(*edge.Options){edgetest.Using(tried)}},
+		{"proxied, one rule, no maintenance", "rules: [{name: r, limit: 1000000000}]",
+			[]func(*edge.Options){edgetest.Using(maintenance.Module())}},
 		{"refused by a limit, observed", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]",
 			[]func(*edge.Options){observer}},
 	} {

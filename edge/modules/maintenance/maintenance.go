@@ -90,10 +90,11 @@ func (g *gate) answer(x *edge.Exchange) bool {
 // Loosened another number, which is read first: so the next request looks again if they say
 // something just now.
 func (g *gate) order(now time.Time) *order {
-	last, next := g.latest.Load(), look{loosened: g.blocks.Loosened()}
-	if last != nil && last.loosened == next.loosened {
+	last, loosened := g.latest.Load(), g.blocks.Loosened()
+	if last != nil && last.loosened == loosened {
 		return last.order
 	}
+	next := &look{loosened: loosened}
 	if bit, said := g.admin.Site(now); said {
 		if last != nil && last.order != nil && last.order.of == bit {
 			next.order = last.order
@@ -101,7 +102,7 @@ func (g *gate) order(now time.Time) *order {
 			next.order = newOrder(bit)
 		}
 	}
-	g.latest.Store(&next)
+	g.latest.Store(next)
 	return next.order
 }
 
