@@ -202,6 +202,7 @@ protocol bgp ams1 { local 10.0.2.1 as 64511; neighbor 10.0.2.2 as 64512; ipv4 { 
 	began := time.Now()
 	must(t, fra.edge.Process.Signal(syscall.SIGTERM))
 	kept, all, moved := 0, 0, time.Duration(0)
+	cut := ""                                                                // a request that was under way as the route moved: its packets went to the PoP that does not know its connection
 	for at, tick := 0, time.NewTicker(20*time.Millisecond); at < 20; all++ { // some after the route has moved
 		switch got := ask(fmt.Sprintf("198.18.1.%d", all%200+1)); got {
 		case "ams1":
@@ -212,8 +213,14 @@ protocol bgp ams1 { local 10.0.2.1 as 64511; neighbor 10.0.2.2 as 64512; ipv4 { 
 			kept++
 		case "fra1":
 			kept++
+			if cut != "" {
+				t.Errorf("a good request before the route moved: %s", cut)
+			}
 		default:
-			t.Errorf("a good request after %v: %s", time.Since(began), got)
+			if cut != "" || at > 0 || !strings.Contains(got, "connection reset by peer") {
+				t.Errorf("a good request after %v: %s", time.Since(began), got)
+			}
+			cut = got
 		}
 		if time.Since(began) > patience {
 			t.Fatalf("the route has not moved; the programs say:\n%s", written)
