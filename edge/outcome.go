@@ -89,7 +89,9 @@ func (x *Exchange) became() *Outcome {
 		o.Length = 0
 	}
 	o.Rule, o.Verdict = x.decided()
-	o.Action = string(x.reply.action)
+	if o.Limited {
+		o.Action = x.acted()
+	}
 	if cause := x.decision.Cause; cause != nil {
 		if !x.barred && x.verdict == "" {
 			x.explain(o, cause)
@@ -122,6 +124,15 @@ func (x *Exchange) explain(o *Outcome, cause *limiter.RuleResult) {
 	if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered {
 		o.By, o.Who, o.Reason = bit.By.String(), bit.Who, bit.Reason
 	}
+}
+
+// acted is what a rule has done with a request in place of refusing it; "": it has refused it.
+func (x *Exchange) acted() string {
+	action := rules.RuleOf(x.decision.Reported).Config.Action
+	if x.reply.acted || action == rules.Redirect && x.decision.Verdict != limiter.FailedClosed {
+		return string(action)
+	}
+	return ""
 }
 
 // decided is the rule that decided, and its verdict; "": none did.

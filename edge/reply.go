@@ -20,8 +20,8 @@ import (
 type reply struct {
 	message.Reply
 	from   from
-	action rules.Action // what a rule has done in place of refusing; "": it has refused
-	length int64        // of the body as announced, in bytes; less than 0: it is not
+	acted  bool  // an action of a module has answered
+	length int64 // of the body as announced, in bytes; less than 0: it is not
 }
 
 func (r *reply) add(name string, value []byte) {
@@ -197,9 +197,8 @@ func (x *Exchange) limited() {
 	if len(own.Bodies) > 0 {
 		contentType, body = choose(&x.Head, own)
 	}
-	var action rules.Action
 	if x.acts(reported) {
-		action = x.decision.Action() // the answer is made
+		// The answer is made.
 	} else if redirects && body == "" {
 		x.begins(own.Status, "", nil)
 	} else if x.decision.Verdict != limiter.FailedClosed && body != "" {
@@ -242,9 +241,7 @@ func (x *Exchange) limited() {
 	} else if len(own.Bodies) > 0 {
 		x.reply.add("Vary", accept)
 	}
-	x.reply.action = action
 	if redirects {
-		x.reply.action = rules.Redirect
 		x.reply.add("Location", []byte(own.Location))
 	}
 }
@@ -275,7 +272,11 @@ func (x *Exchange) words(status int, code, message string, r *rules.Rule, text *
 // acts has the action of a module answer, if the rule has one.
 func (x *Exchange) acts(r *limiter.RuleResult) bool {
 	answer := x.action()
-	return answer != nil && answer(x, rules.RuleOf(r))
+	if answer == nil || !answer(x, rules.RuleOf(r)) {
+		return false
+	}
+	x.reply.acted = true
+	return true
 }
 
 // action is a module's by which a refused request is answered; nil: it is refused.
