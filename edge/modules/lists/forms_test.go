@@ -1,7 +1,6 @@
 package lists
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -11,15 +10,8 @@ import (
 func TestForms(t *testing.T) {
 	f := func(column, text, want string) {
 		t.Helper()
-		l, n, err := parse(&Config{File: "f", Column: Column(column), MaxEntries: 100}, []byte(text))
-		got := strings.TrimPrefix(fmt.Sprint(err), "f:")
-		if err == nil {
-			got = fmt.Sprint(n)
-			for p := range l.AllSorted() {
-				got += " " + p.String()
-			}
-		}
-		if got != want {
+		got := entriesOf(&Config{File: "f", Column: Column(column), MaxEntries: 100}, text)
+		if got = strings.TrimPrefix(got, "f:"); got != want {
 			t.Errorf("%q\n got %s\nwant %s", text, got, want)
 		}
 	}

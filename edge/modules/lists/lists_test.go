@@ -54,19 +54,24 @@ func has(t *testing.T, l *address.List, addr string, want bool) {
 	}
 }
 
+// entriesOf is how many entries a text has and which prefixes they are, or what is wrong with it.
+func entriesOf(c *Config, text string) string {
+	l, n, err := parse(c, []byte(text))
+	if err != nil {
+		return err.Error()
+	}
+	got := fmt.Sprint(n)
+	for p := range l.AllSorted() {
+		got += " " + p.String()
+	}
+	return got
+}
+
 func TestParse(t *testing.T) {
 	from := Config{File: "f", MaxEntries: 3}
 	f := func(text, want string) {
 		t.Helper()
-		l, n, err := parse(&from, []byte(text))
-		got := fmt.Sprint(err)
-		if err == nil {
-			got = fmt.Sprint(n)
-			for p := range l.AllSorted() {
-				got += " " + p.String()
-			}
-		}
-		if got != want {
+		if got := entriesOf(&from, text); got != want {
 			t.Errorf("%q\n got %s\nwant %s", text, got, want)
 		}
 	}
