@@ -289,7 +289,11 @@ func (r *reloader) order(do func() (*changes.Change, string, error)) (o route.Or
 	}
 	c.Edge = r.name
 	now := time.Now()
-	mark, err := r.send(c, now, c.Until.Add(operatorlog.ClockSkew))
+	end := c.Until
+	if !end.IsZero() {
+		end = end.Add(operatorlog.ClockSkew)
+	}
+	mark, err := r.send(c, now, end)
 	if err != nil {
 		return o, err
 	}
