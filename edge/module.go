@@ -47,6 +47,9 @@ type Module struct {
 	// Start opens what must be open before the first request, under the first configuration that
 	// Prepare was called for.
 	Start func() error
+	// Certify makes what gets certificates by itself, before the first client; nil: c wants none.
+	// proofs are where the edge can prove that a host is its own, and to is for what becomes of it.
+	Certify func(c *config.Config, proofs Ports, to *events.Log) (Issuer, error)
 	// Run is what the module does beside requests, until ctx is done. Modules are run in their
 	// order. Each is stopped, and has ended, before the one in front of it is.
 	Run func(ctx context.Context)
@@ -81,6 +84,21 @@ type Changes struct {
 	Apply func(list []changes.Change, now time.Time, log *slog.Logger) []changes.Refused
 	// Text is of the event that another edge has made one.
 	Text func(*changes.Change) string
+}
+
+// Ports are those of the edge's listeners for clients.
+type Ports struct {
+	Host      string // "": at every address
+	HTTP, TLS int    // 0: none
+}
+
+// An Issuer has certificates that were got by itself, for listeners of TLS that name no files of
+// their own. It is safe for concurrent use.
+type Issuer interface {
+	// Certificate is for a client; nil: none is. It goes before those of files.
+	Certificate(*tls.ClientHelloInfo) *tls.Certificate
+	// First is for a client that none is for, where there are no files.
+	First() *tls.Certificate
 }
 
 // Calls are how programs may call a module.
@@ -312,6 +330,19 @@ func (all Modules) Start() error {
 		}
 	}
 	return nil
+}
+
+// Certify makes what gets certificates by itself: that of the first module that does; nil: none.
+func (all Modules) Certify(c *config.Config, proofs Ports, to *events.Log) (Issuer, error) {
+	for _, m := range all {
+		if m.Certify == nil {
+			continue
+		}
+		if issuer, err := m.Certify(c, proofs, to); issuer != nil || err != nil {
+			return issuer, err
+		}
+	}
+	return nil, nil
 }
 
 // Serve makes what answers at the listener of a module.

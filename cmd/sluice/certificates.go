@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
 	"sluice/edge/config"
-	"sluice/edge/control"
 	"sluice/edge/listen"
 	"sluice/edge/metric"
 )
@@ -41,16 +39,13 @@ func ownCertificates(l config.Listener) string {
 	return "listen_tls " + l.Address
 }
 
-const expiryHelp = "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first."
-
 // certificateMetrics are when the listeners' certificates expire. Listeners are known by the field
 // that names them.
 func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 	return func(to metric.Sink) {
 		for listener, c := range of {
 			for _, e := range firstToExpire(c.Expiries()) {
-				to.Gauge(float64(e.At.Unix()), "sluice_certificate_expiry_timestamp_seconds",
-					expiryHelp, "listener", listener, "name", e.File)
+				to.Gauge(float64(e.At.Unix()), listen.ExpiryMetric, listen.ExpiryHelp, "listener", listener, "name", e.File)
 			}
 			to.Count(c.Failures(), "sluice_certificate_read_failures_total",
 				"Looks at a listener's certificates that found files which are wrong or away; what was read before stays in use.", "listener", listener)
@@ -83,37 +78,4 @@ func expired(name string, c *listen.Certificates, now time.Time) (warnings []str
 		}
 	}
 	return warnings
-}
-
-// A certificateIssuer gets certificates by itself, as edge/modules/acme does.
-type certificateIssuer interface {
-	// Answer is a proof that a host is ours, for a path; nil: none is under way there.
-	Answer(ctx context.Context, host, path string) []byte
-	Status() []control.Certificate
-	Failures() uint64 // attempts that have failed
-	// Run gets certificates and renews them until ctx is done; tried is closed when each host was
-	// tried once.
-	Run(ctx context.Context, tried chan<- struct{})
-}
-
-// proof is what a server of ACME wants to see; nil: no certificates are got, or no such one.
-func (d *daemon) proof(host, path string) []byte {
-	if d.issued == nil {
-		return nil
-	}
-	return d.issued.Answer(context.Background(), host, path)
-}
-
-// acmeMetrics are those of certificates that are got.
-func acmeMetrics(m certificateIssuer) metric.Collector {
-	return func(to metric.Sink) {
-		for _, s := range m.Status() {
-			if !s.Until.IsZero() {
-				to.Gauge(float64(s.Until.Unix()), "sluice_certificate_expiry_timestamp_seconds",
-					expiryHelp, "listener", "listen_tls", "name", s.Host)
-			}
-		}
-		to.Count(m.Failures(), "sluice_acme_failures_total",
-			"Attempts to get or renew a certificate that have failed.")
-	}
 }

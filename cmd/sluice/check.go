@@ -159,7 +159,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 	if len(c.Etcd.Endpoints) > 0 {
 		try(tryEtcd(c))
 	}
-	use := modules(nil, nil)
+	use := modules(true, nil)
 	_, err = edge.New(edge.Options{Config: c, Use: use,
 		Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 	try(err)

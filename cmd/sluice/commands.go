@@ -20,7 +20,7 @@ func commands() []operator.Command {
 		checkCmd(),
 		{Name: "schema",
 			Does: "print the JSON Schema of a configuration, for editors", Run: cmdSchema},
-	}, command.Operators(reader(), modules(nil, nil).Commands()), []operator.Command{
+	}, command.Operators(reader(), modules(true, nil).Commands()), []operator.Command{
 		command.Why(reader()),
 		{Name: "help", Args: "[COMMAND]", Does: "show how a command is used", Run: cmdHelp},
 		{Name: "completion", Args: strings.Join(completion.Shells(),
@@ -30,7 +30,7 @@ func commands() []operator.Command {
 }
 
 // reader reads files with what this program's modules add to them.
-func reader() settings.Reader { return settings.Reader{Modules: modules(nil, nil).Config()} }
+func reader() settings.Reader { return settings.Reader{Modules: modules(true, nil).Config()} }
 
 func findCommand(name string) (operator.Command, bool) {
 	for _, c := range commands() {

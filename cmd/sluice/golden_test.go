@@ -72,7 +72,7 @@ func TestConfigShown(t *testing.T) {
 	geotest.Systems(t, folder+"/asn.mmdb", map[string]uint32{"192.0.2.0/24": 64500})
 	for _, name := range []string{"least", "example", "everything"} {
 		file := filepath.Join(folder, name+".yaml")
-		use := modules(nil, nil)
+		use := modules(true, nil)
 		c, err := (config.Parser{Modules: use.Config()}).Parse(file, []byte(files[name+".yaml"]))
 		must(t, err)
 		s, err := edge.New(edge.Options{Config: c, Use: use,

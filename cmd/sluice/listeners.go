@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/listen"
@@ -151,20 +152,19 @@ func (l *listeners) status() []control.Listener {
 	return all
 }
 
-// proofPorts are where servers of ACME are answered: the first listener of each kind that is no Unix
-// socket. host is "" at every address, and a port 0 where there is no such listener.
-func (l *listeners) proofPorts() (host string, http, tls int) {
+// ports are those of the first listener of each kind that is no Unix socket.
+func (l *listeners) ports() (p edge.Ports) {
 	for _, e := range l.front {
-		if tcp, ok := e.addr().(*net.TCPAddr); ok && http == 0 {
-			if http = tcp.Port; !tcp.IP.IsUnspecified() {
-				host = tcp.IP.String()
+		if tcp, ok := e.addr().(*net.TCPAddr); ok && p.HTTP == 0 {
+			if p.HTTP = tcp.Port; !tcp.IP.IsUnspecified() {
+				p.Host = tcp.IP.String()
 			}
 		}
 	}
 	for _, e := range l.secure {
-		if tcp, ok := e.addr().(*net.TCPAddr); ok && tls == 0 {
-			tls = tcp.Port
+		if tcp, ok := e.addr().(*net.TCPAddr); ok && p.TLS == 0 {
+			p.TLS = tcp.Port
 		}
 	}
-	return host, http, tls
+	return p
 }

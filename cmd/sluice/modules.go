@@ -31,32 +31,15 @@ import (
 // program refuses the settings that need it: see settings.missing.
 
 // modules are the features that this program's edge has, in the order in which each point asks
-// them. proof is what a server of ACME wants to see of a host at a path; nil: nothing is served. passes are the keys of
-// passes that all edges of the PoP believe; nil: this process's alone.
-func modules(proof func(host, path string) []byte, passes [][16]byte) edge.Modules {
+// them. An edge that is offline serves nothing. passes are the keys of passes that all edges of the
+// PoP believe; nil: this process's alone.
+func modules(offline bool, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		pages.Module(), lists.Module(proof == nil), geo.Module(geo.Checked),
+		pages.Module(), lists.Module(offline), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
-		acme.Module(proof), accesslog.Module(), tracing.Module(thisBuild().Version),
+		acme.Module(), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(),
 		suggest.Module(), importer.Module(), try.Module()}
-}
-
-// makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
-// are given.
-func (d *daemon) makeACME() error {
-	if len(acme.Of(d.config).Hosts) == 0 {
-		return nil
-	}
-	host, http, tls := d.at.proofPorts()
-	manager, err := acme.NewOf(d.config, acme.Ports{Host: host, HTTP: http, TLS: tls}, d.happened)
-	if err != nil {
-		return err
-	}
-	shown := d.certificates["listen_tls"]
-	shown.Issued, shown.First = manager.Certificate, manager.First
-	d.issued = manager
-	return nil
 }
 
 // tryEtcd reports what a start would find wrong with the files of etcd.

@@ -65,7 +65,6 @@ type daemon struct {
 	numbers *prometheus.Registry
 
 	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates
-	issued       certificateIssuer               // makeACME; nil: no certificate is got by itself
 
 	program string // openListeners
 	ours    *upgrade.Sockets
@@ -150,7 +149,7 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
-	d.modules = modules(d.proof, d.passes())
+	d.modules = modules(false, d.passes())
 	d.server, err = edge.New(edge.Options{Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact})
@@ -249,6 +248,16 @@ func (d *daemon) openListeners() (err error) {
 	}
 	d.makeServices()
 	return nil
+}
+
+// certify gets certificates by itself, where that is wanted, for listeners that name no files.
+func (d *daemon) certify() error {
+	issuer, err := d.modules.Certify(d.config, d.at.ports(), d.happened)
+	if issuer != nil {
+		shown := d.certificates["listen_tls"]
+		shown.Issued, shown.First = issuer.Certificate, issuer.First
+	}
+	return err
 }
 
 // makeReloader makes what reads files again, and lays what operators have changed over the
@@ -351,9 +360,6 @@ func (d *daemon) makeMetrics() error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, c := range d.shared.Metrics {
 		all.MustRegister(c)
-	}
-	if d.issued != nil {
-		all.MustRegister(acmeMetrics(d.issued))
 	}
 	if d.keeper != nil {
 		all.MustRegister(plansMetrics(d.keeper))

@@ -48,7 +48,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer signal.Stop(d.replace)
 	defer d.close()
 	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge,
-		d.loadCertificates, d.openListeners, d.makeACME, d.makeReloader, d.takeOver,
+		d.loadCertificates, d.openListeners, d.certify, d.makeReloader, d.takeOver,
 		d.makeMetrics} {
 		if err := part(); err != nil {
 			return err
@@ -79,11 +79,6 @@ func (d *daemon) run() error {
 	d.others.Go(func() { d.reload.follow(background) })
 	for _, f := range d.reload.files {
 		d.others.Go(func() { beat.Every(background, refreshEvery, f.look) })
-	}
-	if d.issued != nil {
-		tried := make(chan struct{})
-		d.others.Go(func() { d.issued.Run(background, tried) })
-		<-tried
 	}
 	listening, calls := d.accept()
 	if d.older != nil {

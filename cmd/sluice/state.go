@@ -13,9 +13,6 @@ func (d *daemon) state() control.State {
 	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(),
 		Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{},
 		Unkept: shared.Unkept(), Listeners: d.at.status()}
-	if d.issued != nil {
-		s.Certificates = d.issued.Status()
-	}
 	if d.secret != nil {
 		if waits := d.secret.waits.Load(); waits != nil {
 			s.SecretFile = waits.text

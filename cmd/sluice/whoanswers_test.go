@@ -217,11 +217,25 @@ func sameSection(a, b string) bool {
 	return false
 }
 
+// proves has what looks like a question for a proof answered, whichever it is for.
+func proves(*edge.Setup) (edge.Points, error) {
+	asks := func(x *edge.Exchange) bool {
+		return !x.Front().Secure() && strings.HasPrefix(string(x.Target), "/.well-known/acme-")
+	}
+	answers := func(x *edge.Exchange) bool {
+		if asks(x) {
+			x.Begin(http.StatusOK, "text/plain", []byte("proof"))
+		}
+		return asks(x)
+	}
+	return edge.Points{Gates: []edge.Gate{{Phase: edge.Proof, Waits: asks, Answer: answers}}}, nil
+}
+
 // answersTo is what each of the clients gets.
 func answersTo(t *testing.T, origin string, over *listen.Certificates, of []claim) [3]string {
 	settings := []string{"source: {trust: [" + trustedProxy + "]}", "http2: {cleartext: true}"}
 	var rules []string
-	redirects, down := false, false
+	redirects, down, proof := false, false, false
 	w := wish{method: "GET", path: "/"}
 	for _, c := range of {
 		if c.settings != "" {
@@ -234,12 +248,18 @@ func answersTo(t *testing.T, origin string, over *listen.Certificates, of []clai
 			c.change(&w)
 		}
 		redirects, down = redirects || c.redirect, down || c.name == "no tier"
+		proof = proof || c.name == "proof"
 	}
 	yaml := strings.Join(settings, "\n") + "\nrules: [" + strings.Join(rules, ", ") + "]\n"
 	if !strings.Contains("\n"+yaml, "\norigins:") {
 		yaml += "origins: [{servers: ['" + origin + "']}]\n"
 	}
-	use := modules(func(host, path string) []byte { return []byte("proof") }, nil)
+	use := modules(true, nil)
+	for i := range use {
+		if proof && use[i].Name == "acme" {
+			use[i].Prepare = proves
+		}
+	}
 	c, err := (config.Parser{Modules: use.Config()}).Parse("claims.yaml", []byte(yaml))
 	edgetest.Must(t, err)
 	s := edgetest.NewServer(t, c, func(o *edge.Options) {

@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		lists.Module(true), acme.Module(nil), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
+		lists.Module(true), acme.Module(), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())
 	os.Exit(m.Run())
 }

@@ -67,6 +67,12 @@ func (e Expiry) Description(now time.Time) string {
 	return ""
 }
 
+// ExpiryMetric is of when certificates that listeners show expire, by listener and name.
+const (
+	ExpiryMetric = "sluice_certificate_expiry_timestamp_seconds"
+	ExpiryHelp   = "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first."
+)
+
 // Soon is how long before its end a certificate is worth a warning. ACME clients renew a month
 // before.
 const Soon = 14 * 24 * time.Hour

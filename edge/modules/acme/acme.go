@@ -27,6 +27,7 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 	"go.uber.org/zap"
 
+	"sluice/edge"
 	"sluice/edge/control"
 )
 
@@ -52,12 +53,6 @@ type Config struct {
 	Challenges []string // HTTP, TLSALPN or both
 }
 
-// Ports are where the edge listens, and so where certmagic need not listen itself to give a proof.
-type Ports struct {
-	Host      string // "": at every address
-	HTTP, TLS int    // 0: nowhere, so there is no such proof
-}
-
 // A Manager gets certificates and keeps them. It is safe for concurrent use.
 type Manager struct {
 	config Config
@@ -76,7 +71,9 @@ type Manager struct {
 type Options struct {
 	Config
 	Storage certmagic.Storage
-	Ports   Ports
+	// Ports are where the edge listens, and so where certmagic need not listen itself to give a proof:
+	// where there is none, there is no such proof.
+	Ports edge.Ports
 	// Event, if not nil, is called when a host has got a certificate, or, with a reason, when an
 	// attempt has failed.
 	Event func(host, reason string, renewal bool)
@@ -138,23 +135,26 @@ const (
 	retryAtMost = time.Hour
 )
 
-// Run takes the certificates that are stored, and then closes tried, so that those are shown from
-// the first client on. It has the rest ordered in the background, and all renewed, until ctx is
+// Load takes the certificates that are stored, so that those are shown from the first client on.
+func (m *Manager) Load(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	var under sync.WaitGroup
+	for _, host := range m.config.Hosts {
+		// Keep tells why not
+		under.Go(func() { _, _ = m.magic.CacheManagedCertificate(ctx, host) })
+	}
+	under.Wait()
+}
+
+// Run has those ordered in the background that Load has not found, and all renewed, until ctx is
 // done. It ends when all locks are given up.
 //
 // certmagic's ManageAsync is not used: it forgets a host whose storage does not answer when it is
 // first asked.
-func (m *Manager) Run(ctx context.Context, tried chan<- struct{}) {
+func (m *Manager) Run(ctx context.Context) {
 	defer m.cache.Stop()
 	var under sync.WaitGroup
-	looking, cancel := context.WithTimeout(ctx, startTime)
-	for _, host := range m.config.Hosts {
-		// Keep tells why not
-		under.Go(func() { _, _ = m.magic.CacheManagedCertificate(looking, host) })
-	}
-	under.Wait()
-	cancel()
-	close(tried)
 	for _, host := range m.config.Hosts {
 		under.Go(func() { m.keep(ctx, host) })
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"sluice/edge"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -16,7 +17,7 @@ import (
 )
 
 // NewOf makes the manager of an edge, which records in happened what becomes of certificates.
-func NewOf(c *config.Config, at Ports, happened *events.Log) (m *Manager, err error) {
+func NewOf(c *config.Config, at edge.Ports, happened *events.Log) (m *Manager, err error) {
 	m, err = New(Options{Config: Of(c), Storage: storage(c), Ports: at,
 		Event: func(host, reason string, renewal bool) {
 			e := events.Event{Time: time.Now(), Kind: events.Certificate,

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+
+	"sluice/edge"
 )
 
 // counting is a Storage that counts what it is asked, and fails if it is to.
@@ -98,7 +100,7 @@ func TestFloodOfQuestions(t *testing.T) {
 // An edge that is flooded with such questions gives a proof that another edge has begun.
 func TestAnswerDuringFlood(t *testing.T) {
 	storage := Folder(t.TempDir())
-	m, err := New(Options{Config: Config{Hosts: []string{"a.example"}, Directory: "https://ca.example/dir", Challenges: []string{HTTP}}, Storage: storage, Ports: Ports{HTTP: 80}})
+	m, err := New(Options{Config: Config{Hosts: []string{"a.example"}, Directory: "https://ca.example/dir", Challenges: []string{HTTP}}, Storage: storage, Ports: edge.Ports{HTTP: 80}})
 	must(t, err)
 	must(t, storage.Store(t.Context(), "acme/ca.example-dir/challenge_tokens/a.example.json",
 		[]byte(`{"type": "http-01", "token": "t", "keyAuthorization": "t.proof", "identifier": {"type": "dns", "value": "a.example"}}`)))

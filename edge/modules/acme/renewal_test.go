@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
+	"sluice/edge"
 	"sluice/edge/control"
 	"sluice/edge/modules/acme/pebbletest"
 )
@@ -42,7 +43,7 @@ func startEdgeWith(t *testing.T, storage certmagic.Storage, lifetime time.Durati
 	server := pebbletest.Start(t, pebbletest.Config{TLSPort: port, HTTPPort: port, Lifetime: lifetime})
 	e := &listening{address: l.Addr().String(), events: make(chan string, 100)}
 	e.Manager, err = New(Options{Config: Config{Hosts: hosts, Directory: server.Directory, CAFile: server.CAFile, Agree: true, Challenges: []string{TLSALPN}},
-		Storage: storage, Ports: Ports{Host: "127.0.0.1", TLS: port},
+		Storage: storage, Ports: edge.Ports{Host: "127.0.0.1", TLS: port},
 		Event: func(host, reason string, renewal bool) {
 			e.events <- fmt.Sprintf("%s renewal=%v %s", host, renewal, reason)
 		}})
@@ -53,14 +54,13 @@ func startEdgeWith(t *testing.T, storage certmagic.Storage, lifetime time.Durati
 	var both sync.WaitGroup
 	both.Go(func() { _ = secure.ServeTLS(l, "", "") })
 	ctx, cancel := context.WithCancel(t.Context())
-	tried := make(chan struct{})
-	both.Go(func() { e.Run(ctx, tried) })
+	e.Load(ctx)
+	both.Go(func() { e.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		secure.Close()
 		both.Wait()
 	})
-	<-tried
 	return e, server
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Errors of acme say where, or, of what no single field shows, what to give.
 func TestACMEErrors(t *testing.T) {
-	p := config.Parser{Modules: edge.Modules{Module(nil)}.Config()}
+	p := config.Parser{Modules: edge.Modules{Module()}.Config()}
 	parse := func(yaml, want string) {
 		t.Helper()
 		if _, err := p.Parse("f.yaml", []byte(yaml)); err == nil || err.Error() != want {
