@@ -45,7 +45,7 @@ func (x *Exchange) meet() bool {
 		return false
 	}
 	switch {
-	case x.answeredAt(x.snap.proofs):
+	case !x.checks && x.answeredAt(x.snap.proofs):
 		return false
 	case x.isDenied():
 		x.server.heaviest.refusals.Hit(x.source)

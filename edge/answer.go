@@ -56,6 +56,10 @@ func (x *Exchange) Replace(contentType string, body []byte, shared bool) {
 // ID names the request.
 func (x *Exchange) ID() []byte { return x.requestID() }
 
+// Checks reports whether a proxy asks for the verdict alone (check_path): after a success it sends
+// the request on, so nothing but rules may make one.
+func (x *Exchange) Checks() bool { return x.checks }
+
 // Status is that of the answer so far.
 func (x *Exchange) Status() int { return x.reply.Status }
 

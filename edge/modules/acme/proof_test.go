@@ -11,11 +11,12 @@ import (
 	"sluice/edge/modules/acme"
 )
 
-// A server of ACME gets what it looks for, whoever is denied. What it does not look for goes on.
+// A server of ACME gets what it looks for, whoever is denied. What it does not look for goes on. A
+// proxy that asks for a verdict gets no proof: it would take that for one.
 func TestProof(t *testing.T) {
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	folder, module := t.TempDir(), acme.Module()
-	e := edgetest.StartUsing(t, o.URL(), "deny: [127.0.0.1]\nlisten_tls: ':0'\nstate_dir: '"+folder+
+	e := edgetest.StartUsing(t, o.URL(), "deny: [127.0.0.1]\nsource: {trust: [127.0.0.1]}\ncheck_path: /check/*\nlisten_tls: ':0'\nstate_dir: '"+folder+
 		"'\nacme: {hosts: [example.com], directory: 'https://cexample.com/dir', agree: true}\n", module)
 	ask := func(path string) (status int, body, caching string) {
 		resp, body := e.Get(path)
@@ -32,7 +33,7 @@ func TestProof(t *testing.T) {
 		"acme/cexample.com-dir/challenge_tokens/example.com.json",
 		[]byte(`{"type": "http-01", "token": "t", "keyAuthorization": "t.proof", "identifier": {"type": "dns", "value": "example.com"}}`)))
 	for path, want := range map[string]int{asked: 200, "/.well-known/acme-challenge/u": 403,
-		"/t": 403} {
+		"/t": 403, "/check" + asked: 403} {
 		status, body, caching := ask(path)
 		if status != want || want == 200 && (body != "t.proof" || caching != "no-store") {
 			t.Errorf("%s: %d %q %q, want %d", path, status, body, caching, want)

@@ -262,7 +262,7 @@ func (p *points) gate(x *edge.Exchange) bool {
 		takeOut(x.Request, false, func([]byte) {})
 	}
 	good = good && x.Known().Fact(p.fact) != nil
-	if string(x.Path) != Path {
+	if string(x.Path) != Path || x.Checks() {
 		return false
 	}
 	switch string(x.Method) {

@@ -212,6 +212,29 @@ func TestReplayedAndForgedAnswers(t *testing.T) {
 	}
 }
 
+// A proxy that asks for a verdict sends on what gets a success, so what would be an answer to a
+// challenge, or shows a pass, is judged by the rules as all else is.
+func TestCheckOfAnAnswer(t *testing.T) {
+	s := start(t, "check_path: /check/*\n"+rule+"- {name: all, limit: 8, window: 1h}\n")
+	s.over()
+	_, page := s.ask(http.MethodGet, "/search", html, from("192.0.2.7"))
+	pass := s.solve(page)
+	text, bits := question(t, page)
+	answer := challenge.AnswerHeader + ": " + text + "." + string(challenge.Solve([]byte(text), bits))
+	for i := range 9 {
+		want := http.StatusOK
+		if i == 8 {
+			want = http.StatusTooManyRequests
+		}
+		for client, check := range map[string][2]string{"192.0.2.8": {http.MethodGet, pass},
+			"192.0.2.9": {http.MethodPost, answer}} {
+			if resp, _ := s.ask(check[0], "/check"+challenge.Path, check[1], from(client)); resp.StatusCode != want {
+				t.Errorf("%d. check of a %s: %d, want %d", i, check[0], resp.StatusCode, want)
+			}
+		}
+	}
+}
+
 // What other rules refuse stays refused, with a pass or without.
 func TestOtherRulesRefuse(t *testing.T) {
 	s := start(t, rule+`- {name: each, limit: 4, window: 1h}

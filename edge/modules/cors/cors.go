@@ -127,7 +127,7 @@ func (p *policy) answer(x *edge.Exchange) {
 		return // of a redirect as well: a browser follows none that it hides
 	}
 	method, preflight := isPreflight(x)
-	if preflight && isRefusal(x.Status()) {
+	if preflight && isRefusal(x.Status()) && !x.Checks() {
 		x.Begin(http.StatusNoContent, "", nil)
 		x.Add("Access-Control-Allow-Methods", method)
 		asked := x.Head.First("access-control-request-headers")

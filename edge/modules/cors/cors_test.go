@@ -1,6 +1,7 @@
 package cors_test
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
@@ -94,6 +95,31 @@ func TestPreflightsOfBlockedClients(t *testing.T) {
 				resp.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
 				t.Errorf("%s: request %d, %s: %d %v, want %v", rules, i, test.method, resp.StatusCode, resp.Header, test.want)
 			}
+		}
+	}
+}
+
+// A proxy that asks for a verdict sends on what gets a success, so no refusal of a preflight becomes
+// one: the client of it would reach the origin as often as it likes.
+func TestPreflightsAtCheckPath(t *testing.T) {
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.StartUsing(t, o.URL(), "cors: {origins: [\"https://app.example\"]}\nsource: {trust: [127.0.0.1]}\n"+
+		"check_path: /check\ndeny: [192.0.2.66]\nrules: [{name: r, limit: 1, window: 1h, match: {not: {path: /b}}}, "+
+		"{name: b, match: {path: /b}, limit: 1, window: 1h, action: redirect, response: {location: 'https://b.example/'}}]\n", cors.Module())
+	check := func(method, path, client string) *http.Response {
+		resp, _ := e.Get("/check", "X-Forwarded-For: "+client, "X-Original-Method: "+method, "X-Original-URI: "+path,
+			"Origin: https://app.example", "Access-Control-Request-Method: PUT")
+		return resp
+	}
+	for _, test := range []struct {
+		method, path, client string
+		want                 int
+	}{{"OPTIONS", "/", "192.0.2.66", 403}, {"OPTIONS", "/", "192.0.2.1", 200}, {"GET", "/", "192.0.2.1", 200},
+		{"GET", "/", "192.0.2.1", 429}, {"OPTIONS", "/", "192.0.2.1", 429},
+		{"GET", "/b", "192.0.2.2", 200}, {"GET", "/b", "192.0.2.2", 302}, {"OPTIONS", "/b", "192.0.2.2", 302}} {
+		resp := check(test.method, test.path, test.client)
+		if resp.StatusCode != test.want || test.want >= 300 && resp.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+			t.Errorf("%+v: %d %v", test, resp.StatusCode, resp.Header)
 		}
 	}
 }
