@@ -29,17 +29,21 @@ func some(n int, what string) string {
 // A mention is a directive that says a limit, or is about one: where, and in which words.
 type mention struct {
 	Position
-	text string
+	From string `json:"from"`
 }
 
 // mention has a limit accounted for.
-func (r *Result) mention(at Position, text string) {
-	r.mentions = append(r.mentions, mention{at, text})
-}
+func (r *Result) mention(m mention) { r.mentions = append(r.mentions, m) }
 
 // leftOut notes that a limit has no rule.
 func (r *Result) leftOut(m mention, format string, args ...any) {
-	r.note(m.Position, "left out: %s: %s", m.text, fmt.Sprintf(format, args...))
+	r.note(m.Position, "left out: %s: %s", m.From, fmt.Sprintf(format, args...))
+}
+
+// passOver accounts for a limit that has no rule.
+func (r *Result) passOver(m mention, format string, args ...any) {
+	r.mention(m)
+	r.leftOut(m, format, args...)
 }
 
 // account finds what became of each limit. One of which neither a rule nor a note speaks gets a
@@ -47,15 +51,17 @@ func (r *Result) leftOut(m mention, format string, args ...any) {
 func (r *Result) account() {
 	rules, shadows := make(map[mention]int), make(map[mention]int)
 	for _, x := range r.Rules {
-		of := mention{x.Position, x.From}
 		if x.shadow {
-			shadows[of]++
+			shadows[x.mention]++
 		} else {
-			rules[of]++
+			rules[x.mention]++
 		}
 	}
+	r.Account.Limits = len(r.mentions)
 	for _, m := range r.mentions {
-		r.Account.Limits++
+		isAbout := func(n Note) bool {
+			return n.Position == m.Position && strings.Contains(n.Text, m.From)
+		}
 		switch {
 		case rules[m] > 0:
 			rules[m]--
@@ -64,10 +70,7 @@ func (r *Result) account() {
 			shadows[m]--
 			r.Account.Shadows++
 		default:
-			r.Account.Notes++
-			if !slices.ContainsFunc(r.Notes, func(n Note) bool {
-				return n.Position == m.Position && strings.Contains(n.Text, m.text)
-			}) {
+			if r.Account.Notes++; !slices.ContainsFunc(r.Notes, isAbout) {
 				r.leftOut(m, "it is not understood")
 			}
 		}

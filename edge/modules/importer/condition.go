@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,27 +20,44 @@ func (c *condition) clone() condition {
 	return condition{slices.Clone(c.match), slices.Clone(c.not), slices.Clone(c.unknown)}
 }
 
-// put sets a field, unless it has another value: then both are meant, which a match cannot say of
-// one.
-func (c *condition) put(to *yaml.MapSlice, field string, v any, written string) {
-	for _, item := range *to {
-		if item.Key == field {
-			if fmt.Sprint(item.Value) != fmt.Sprint(v) {
-				c.unknown = append(c.unknown, written)
-			}
-			return
-		}
+// put sets a field of what a rule is about, or of what it leaves out. It leaves out each of several
+// values; of requests that have two at once a match cannot say anything.
+func (c *condition) put(not bool, field string, v any, written string) {
+	to := &c.match
+	if not {
+		to = &c.not
 	}
-	*to = append(*to, yaml.MapItem{Key: field, Value: v})
+	i := slices.IndexFunc(*to, func(item yaml.MapItem) bool { return item.Key == field })
+	if i < 0 {
+		*to = append(*to, yaml.MapItem{Key: field, Value: v})
+		return
+	}
+	has := (*to)[i].Value
+	if list, more := texts(has), texts(v); not && list != nil && more != nil {
+		if all := unique(slices.Concat(list, more)); len(all) > len(list) {
+			(*to)[i].Value = all
+		}
+	} else if fmt.Sprint(has) != fmt.Sprint(v) {
+		c.unknown = append(c.unknown, written)
+	}
+}
+
+// texts are those of a value that is one or a list; nil: it is neither.
+func texts(v any) []string {
+	if text, is := v.(string); is {
+		return []string{text}
+	}
+	list, _ := v.([]string)
+	return list
 }
 
 // and adds what another condition asks.
 func (c *condition) and(other condition, written string) {
 	for _, item := range other.match {
-		c.put(&c.match, item.Key.(string), item.Value, written)
+		c.put(false, item.Key.(string), item.Value, written)
 	}
 	for _, item := range other.not {
-		c.put(&c.not, item.Key.(string), item.Value, written)
+		c.put(true, item.Key.(string), item.Value, written)
 	}
 }
 
@@ -72,7 +90,7 @@ func (c *condition) counted(part, written string) {
 	}) {
 		return
 	}
-	c.put(&c.match, field, named(name, "*"), written)
+	c.put(false, field, named(name, "*"), written)
 }
 
 // maxExpression bounds a regular expression that is made of several.
@@ -82,4 +100,50 @@ const maxExpression = 1000
 func isExpression(e string) bool {
 	_, err := regexp.Compile(e)
 	return err == nil && len(e) <= maxExpression
+}
+
+// clientHeaders are those in which proxies name a client.
+var clientHeaders = strings.Fields(`x-forwarded-for forwarded x-real-ip x-client-ip
+	x-original-forwarded-for x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6
+	cf-pseudo-ipv4 true-client-ip fastly-client-ip fly-client-ip do-connecting-ip
+	x-azure-clientip x-azure-socketip x-appengine-user-ip cloudfront-viewer-address
+	x-envoy-external-address client-ip wl-proxy-client-ip proxy-client-ip`)
+
+func isClientHeader(name string) bool {
+	return slices.Contains(clientHeaders, strings.ToLower(name))
+}
+
+// namesClient is the note about a key that names the client.
+func namesClient(key string) string {
+	return key +
+		" names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
+		"source.header; then the source is the client, and mode: shadow can go"
+}
+
+// prefixes are those of a list that are addresses or CIDR.
+func prefixes(list []string) (good, bad []string) {
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil {
+			p, err = addr.Prefix(addr.BitLen())
+		}
+		switch p = p.Masked(); {
+		case err != nil:
+			bad = append(bad, text)
+		case p.IsSingleIP():
+			good = append(good, p.Addr().String())
+		default:
+			good = append(good, p.String())
+		}
+	}
+	return good, bad
+}
+
+func unique[T comparable](list []T) (all []T) {
+	for _, x := range list {
+		if !slices.Contains(all, x) {
+			all = append(all, x)
+		}
+	}
+	return all
 }

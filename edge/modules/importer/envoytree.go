@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -10,7 +11,7 @@ import (
 )
 
 // A tree is YAML as Envoy's ratelimit reads it: scalars as they are written, because a descriptor's
-// value is text whatever it looks like; aliases and merges in place. Of nil all is empty.
+// value is text whatever it looks like; aliases and merges in place.
 type tree struct {
 	line   int
 	text   string  // of a scalar; "" of null
@@ -26,118 +27,89 @@ type field struct {
 	value *tree
 }
 
-// field returns nil if there is none of the name.
+// none is the value of a field that is not there.
+var none = &tree{}
+
+// field is the value of a field of a mapping.
 func (t *tree) field(key string) *tree {
-	if t != nil {
-		for _, f := range t.fields {
-			if f.key == key {
-				return f.value
-			}
+	for _, f := range t.fields {
+		if f.key == key {
+			return f.value
 		}
 	}
-	return nil
-}
-
-// words is the text of a field; "": there is none.
-func (t *tree) words(key string) string {
-	if f := t.field(key); f != nil {
-		return f.text
-	}
-	return ""
+	return none
 }
 
 // isTrue reads a boolean as ratelimit's YAML does.
 func (t *tree) isTrue(key string) bool {
-	switch strings.ToLower(t.words(key)) {
-	case "true", "yes", "on", "y":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(t.field(key).text))
 }
 
-// list is the sequence of a field.
-func (t *tree) list(key string) []*tree {
-	if f := t.field(key); f != nil {
-		return f.items
-	}
-	return nil
-}
-
-// lines are where the lines of a text stand in its file: behind one of it, or all in that one.
-type lines struct {
-	before int
-	one    bool
-}
-
-func (l lines) of(n ast.Node) int {
-	if l.one {
-		return l.before
-	}
-	return l.before + n.GetToken().Position.Line
-}
-
-// treeReader reads documents.
+// A treeReader reads a document, up to its first error.
 type treeReader struct {
 	anchors map[string]*tree
-	lines   lines
+	at      func(line int) int // where a line of the text stands in its file
 	nodes   int
+	err     error
+}
+
+func (r *treeReader) fail(line int, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("line %d: %s", line, fmt.Sprintf(format, args...))
+	}
 }
 
 // maxNodes bounds what aliases of aliases grow to.
 const maxNodes = 200_000
 
 // readTrees reads the documents of a text.
-func readTrees(text string, in lines) (docs []*tree, err error) {
+func readTrees(text string, at func(line int) int) (docs []*tree, err error) {
 	parsed, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, errors.New(strings.SplitN(err.Error(), "\n", 2)[0])
 	}
 	for _, doc := range parsed.Docs {
-		r := &treeReader{anchors: make(map[string]*tree), lines: in}
-		t, err := r.read(doc.Body, 0)
-		if err != nil {
-			return nil, err
+		r := &treeReader{anchors: make(map[string]*tree), at: at}
+		if docs = append(docs, r.read(doc.Body, 0)); r.err != nil {
+			return nil, r.err
 		}
-		docs = append(docs, t)
 	}
 	return docs, nil
 }
 
-func (r *treeReader) read(n ast.Node, depth int) (t *tree, err error) {
+func (r *treeReader) read(n ast.Node, depth int) *tree {
 	if n == nil {
-		return &tree{}, nil
+		return &tree{}
 	}
-	t = &tree{line: r.lines.of(n)}
+	t := &tree{line: r.at(n.GetToken().Position.Line)}
 	if r.nodes++; r.nodes > maxNodes || depth > 100 {
-		return nil, fmt.Errorf("line %d: it is nested too deep, or too long", t.line)
+		r.fail(t.line, "it is nested too deep, or too long")
+		return t
 	}
 	switch n := n.(type) {
 	case *ast.AnchorNode:
 		before := r.nodes
-		if t, err = r.read(n.Value, depth+1); err == nil {
-			t.nodes = r.nodes - before
-			r.anchors[n.Name.String()] = t
-		}
+		t = r.read(n.Value, depth+1)
+		t.nodes = r.nodes - before
+		r.anchors[n.Name.String()] = t
 	case *ast.AliasNode:
-		line := t.line
-		if t = r.anchors[n.Value.String()]; t == nil {
-			return nil, fmt.Errorf("line %d: there is no anchor &%v above it", line, n.Value)
+		target := r.anchors[n.Value.String()]
+		if target == nil {
+			r.fail(t.line, "there is no anchor &%v above it", n.Value)
+			return t
 		}
-		r.nodes += t.nodes
+		r.nodes += target.nodes
+		return target
 	case *ast.TagNode:
 		return r.read(n.Value, depth+1)
 	case *ast.SequenceNode:
 		for _, v := range n.Values {
-			item, err := r.read(v, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			t.items = append(t.items, item)
+			t.items = append(t.items, r.read(v, depth+1))
 		}
 	case *ast.MappingNode:
-		return t, r.mapping(t, n.Values, depth+1)
+		r.mapping(t, n.Values, depth+1)
 	case *ast.MappingValueNode:
-		return t, r.mapping(t, []*ast.MappingValueNode{n}, depth+1)
+		r.mapping(t, []*ast.MappingValueNode{n}, depth+1)
 	case *ast.NullNode:
 	case *ast.LiteralNode:
 		t.text, t.block = n.Value.Value, true
@@ -146,39 +118,34 @@ func (r *treeReader) read(n ast.Node, depth int) (t *tree, err error) {
 	default:
 		t.text = strings.TrimSpace(n.GetToken().Value)
 	}
-	return t, err
+	return t
 }
 
 // mapping reads the fields of a mapping, and then what merges bring, of which its own take the
 // place.
-func (r *treeReader) mapping(t *tree, values []*ast.MappingValueNode, depth int) error {
-	var merged []*tree
+func (r *treeReader) mapping(t *tree, values []*ast.MappingValueNode, depth int) {
+	var merged []field
 	for i, v := range values {
-		value, err := r.read(v.Value, depth)
-		if err != nil {
-			return err
-		}
+		value := r.read(v.Value, depth)
 		if v.Key.IsMergeKey() {
-			merged = append(append(merged, value), value.items...)
+			merged = append(merged, value.fields...)
+			for _, item := range value.items {
+				merged = append(merged, item.fields...)
+			}
 			continue
 		}
-		key, err := r.read(v.Key, depth)
-		switch {
-		case err != nil:
-			return err
-		case t.field(key.text) != nil:
-			return fmt.Errorf("line %d: %s is there twice", key.line, key.text)
-		case i == 0:
+		key := r.read(v.Key, depth)
+		if t.field(key.text) != none {
+			r.fail(key.line, "%s is there twice", key.text)
+		}
+		if i == 0 {
 			t.line = key.line
 		}
 		t.fields = append(t.fields, field{key.text, value})
 	}
-	for _, m := range merged {
-		for _, f := range m.fields {
-			if t.field(f.key) == nil {
-				t.fields = append(t.fields, f)
-			}
+	for _, f := range merged {
+		if t.field(f.key) == none {
+			t.fields = append(t.fields, f)
 		}
 	}
-	return nil
 }

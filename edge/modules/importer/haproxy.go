@@ -3,7 +3,6 @@ package importer
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -28,16 +27,17 @@ type frontend struct {
 	*section
 	acls   map[string][][]string // each acl's conditions, one of which is enough
 	tracks map[string]track      // by slot
-	// Conditions of requests that further lines of a kind are not about, as http-request allow says
-	passed map[string][][]string
+	// Conditions of requests that further lines are not about, as http-request allow says
+	passed map[string][]clause
 }
 
 // A track says what a slot counts.
 type track struct {
-	key, table string
-	cond       []string // of those that are counted
-	section    *section
-	again      bool // another line may have filled the slot before
+	key, sample string // the key is "" if the sample, which says it, is not understood
+	table       string
+	cond        clause // of those that are counted
+	section     *section
+	again       bool // another line may have filled the slot before
 }
 
 // haproxy makes rules of what refuses by a counter.
@@ -54,69 +54,64 @@ func haproxy(r *Result, text string) error {
 	}
 	for _, s := range sections {
 		front := &frontend{s, make(map[string][][]string), make(map[string]track),
-			make(map[string][][]string)}
+			make(map[string][]clause)}
 		for _, l := range s.lines {
 			f.line(front, l)
 		}
 	}
 	for _, t := range f.tables {
 		if !t.used && len(t.rates) > 0 {
-			f.passOver(t.line, "no line of this file refuses by it")
+			f.passOver(t.line.mention, "no line of this file refuses by it")
 		}
 	}
 	return nil
 }
 
-// passOver notes that a line, which is accounted for as a limit, has no rule.
-func (f *haproxyFile) passOver(l line, why string) {
-	f.mention(lineOf(l.n), l.String())
-	f.leftOut(l.mention(), "%s", why)
-}
-
 // collect reads what holds for the whole file.
 func (f *haproxyFile) collect(s *section, l line) {
-	name := s.name
-	if s.kind == "peers" && l.words[0] == "table" && len(l.words) > 1 {
+	name, verb := s.name, word(l.verbs, 0)
+	if s.kind == "peers" && l.about == "table" && len(l.words) > 1 {
 		name += "/" + l.words[1]
 	}
-	if l.words[0] == "stick-table" || name != s.name {
+	if l.about == "stick-table" || name != s.name {
 		t := &table{line: l, rates: make(map[string]string), twice: f.tables[name] != nil}
-		for _, m := range rateOf.FindAllStringSubmatch(l.String(), -1) {
+		for _, m := range rateOf.FindAllStringSubmatch(l.From, -1) {
 			t.rates[m[1]] = m[2]
 		}
 		f.tables[name] = t
 	}
-	if name, expression, is := variable(l.words); is {
-		f.vars[name] += " " + expression
+	switch {
+	case l.about == "set-var" && len(l.words) > 2: // of global
+		f.vars[l.words[1]] += " " + l.words[2]
+	case strings.HasPrefix(verb, "set-var") && len(l.verbs) > 1:
+		_, name, _ := strings.Cut(strings.TrimSuffix(verb, ")"), "(")
+		name, _, _ = strings.Cut(name, ",") // a condition on what it was
+		f.vars[name] += " " + l.verbs[1]
 	}
-	if _, t, is := trackOf(s, l.words); is {
+	if _, t, is := l.track(s); is {
 		f.tracks[t.table] = append(f.tracks[t.table], t)
 	}
 }
 
-// trackOf is what a line has counted in a slot.
-func trackOf(s *section, words []string) (slot string, t track, is bool) {
-	verbs := verbsOf(words)
-	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
+// track is what a line has counted in a slot.
+func (l *line) track(s *section) (slot string, t track, is bool) {
+	if slot, is = strings.CutPrefix(word(l.verbs, 0), "track-sc"); !is || len(l.verbs) < 2 {
 		return "", t, false
 	}
-	t = track{key: haproxyKey(verbs[1]), table: s.name, cond: conditionOf(words), section: s}
-	if i := slices.Index(verbs, "table"); i > 0 && i+1 < len(verbs) {
-		t.table = verbs[i+1]
+	t = track{haproxyKey(l.verbs[1]), l.verbs[1], s.name, l.cond, s, false}
+	if i := slices.Index(l.verbs, "table"); i > 0 && i+1 < len(l.verbs) {
+		t.table = l.verbs[i+1]
 	}
-	return strings.TrimPrefix(verbs[0], "track-sc"), t, true
+	return slot, t, true
 }
 
 var (
 	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|http_fail_rate|conn_rate|sess_rate|` +
 		`gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
-	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table),
-	// src_http_req_rate(table).
-	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|` +
+	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table), and of an address
+	// src_http_req_rate(table), or src,table_http_req_rate(table).
+	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_|src,table_)(http_req_rate|http_err_rate|` +
 		`http_fail_rate|conn_rate|conn_cur|sess_rate|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
-	// The same of an address, as a converter
-	ofAddress = regexp.MustCompile(`^src,table_(http_req_rate|http_err_rate|http_fail_rate|` +
-		`conn_rate|conn_cur|http_req_cnt)\(([^)]*)\)$`)
 	// aCounter is anything that a stick table counts.
 	aCounter = regexp.MustCompile(
 		`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
@@ -137,8 +132,8 @@ func (f *haproxyFile) expanded(text string) string {
 }
 
 // whole is a condition with all that its acls and variables stand for, as a text.
-func (f *haproxyFile) whole(s *frontend, cond []string) string {
-	text := strings.Join(cond, " ")
+func (f *haproxyFile) whole(s *frontend, c clause) string {
+	text := c.String()
 	for _, w := range strings.Fields(text) {
 		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
 			text += " " + strings.Join(test, " ")
@@ -148,48 +143,8 @@ func (f *haproxyFile) whole(s *frontend, cond []string) string {
 }
 
 // counts reports whether a condition is about a counter.
-func (f *haproxyFile) counts(s *frontend, cond []string) bool {
-	return aCounter.MatchString(f.whole(s, cond))
-}
-
-// carried is what a condition counts where a variable or a converter of HAProxy carries the count
-// or the limit; 0: the limit is not known.
-func (f *haproxyFile) carried(s *frontend, cond []string) (what string, t track, limit int) {
-	for _, term := range terms(cond) {
-		tests := s.acls[term.acl]
-		if term.not {
-			tests = nil
-		}
-		if term.test != nil {
-			tests = [][]string{term.test}
-		}
-		for _, test := range tests {
-			text := f.expanded(strings.Join(test, " "))
-			m := carriedCount.FindStringSubmatch(text)
-			if m == nil || m[1] == "" && !strings.Contains(text, "var(") {
-				continue
-			}
-			what, t = m[2], track{key: "source", table: s.name}
-			if m[1] != "" {
-				t.key = haproxyKey(m[1])
-				if name, _, _ := strings.Cut(m[3], ","); name != "" {
-					t.table = name
-				}
-			}
-			switch limit, _ = strconv.Atoi(test[len(test)-1]); test[max(len(test)-2, 0)] {
-			case "gt":
-			case "ge":
-				limit--
-			default:
-				limit = 0
-			}
-			if d := carriedDefault.FindStringSubmatch(text); d != nil {
-				limit, _ = strconv.Atoi(d[1])
-			}
-			return what, t, limit
-		}
-	}
-	return "", t, 0
+func (f *haproxyFile) counts(s *frontend, c clause) bool {
+	return aCounter.MatchString(f.whole(s, c))
 }
 
 // otherLimits are directives that limit something else than requests of a client.
@@ -199,50 +154,57 @@ var otherLimits = map[string]string{
 	"rate-limit": "limits bounds connections; rules count requests of a client",
 }
 
-// refusing are what a line does that refuses a request; and return, if its status says so.
-var refusing = []string{"deny", "reject", "tarpit", "silent-drop", "return"}
+// refusing are what a line does that refuses a request, and the status of that; 0: it gives no
+// answer. Return refuses if it says such a status.
+var refusing = map[string]int{"deny": 403, "tarpit": 500, "return": 200, "reject": 0,
+	"silent-drop": 0}
 
 // line reads a line of a section, of which the lines above it are known.
 func (f *haproxyFile) line(s *frontend, l line) {
-	words := l.words
-	cond, verbs, kind := conditionOf(words), verbsOf(words), words[0]
-	verb := word(verbs, 0)
-	if verbs != nil && kind == "tcp-request" {
-		kind += " " + words[1]
-	}
-	slot, t, tracks := trackOf(s.section, words)
+	verb := word(l.verbs, 0)
+	standard, refuses := refusing[verb]
+	slot, t, tracks := l.track(s.section)
 	switch {
-	case kind == "acl" && len(words) > 2:
-		s.acls[words[1]] = append(s.acls[words[1]], words[2:])
+	case l.about == "acl" && len(l.words) > 2:
+		s.acls[l.words[1]] = append(s.acls[l.words[1]], l.words[2:])
 	case tracks:
 		// Who is counted by the first is not by the second
 		before, again := s.tracks[slot]
 		if again && before.cond == nil {
-			f.leftOut(l.mention(), "a line above it has filled sc%s for all requests", slot)
+			f.leftOut(l.mention, "a line above it has filled sc%s for all requests", slot)
 			return
 		}
 		t.again = again
 		s.tracks[slot] = t
-	case otherLimits[kind] != "":
-		f.passOver(l, "it is not about the requests of a client: "+otherLimits[kind])
-	case kind == "filter" && strings.HasPrefix(word(words, 1), "bwlim-"):
-		f.passOver(l, "answers have no limit of bytes a second")
+	case otherLimits[l.about] != "":
+		f.passOver(l.mention, "it is not about the requests of a client: %s",
+			otherLimits[l.about])
+	case l.about == "filter" && strings.HasPrefix(word(l.words, 1), "bwlim-"):
+		f.passOver(l.mention, "answers have no limit of bytes a second")
 	case verb == "allow" || verb == "accept":
-		s.passed[kind] = append(s.passed[kind], cond)
-	case !f.counts(s, cond):
-	case !slices.Contains(refusing, verb) || verb == "return" && status(verbs, 200) < 400:
-		f.passOver(l, "it looks at a counter, and does not refuse requests")
-		f.use(s, cond)
+		s.passed[l.about] = append(s.passed[l.about], l.cond)
+	case !f.counts(s, l.cond):
+	case !refuses || verb == "return" && l.status(standard) < 400:
+		f.passOver(l.mention, "it looks at a counter, and does not refuse requests")
+		f.use(s, l.cond)
 	default:
-		f.mention(lineOf(l.n), l.String())
-		f.use(s, cond)
-		f.refusals(s, l, kind, verbs, cond)
+		f.mention(l.mention)
+		f.use(s, l.cond)
+		list := l.cond.alternatives()
+		for _, c := range list {
+			if len(list) > 1 && !f.counts(s, c) {
+				f.note(l.Position, "left out of %s: %v: it is about no counter, and refuses always",
+					l.From, c)
+				continue
+			}
+			f.add(f.refusal(s, l, c))
+		}
 	}
 }
 
 // use notes that lines speak of the tables of a condition.
-func (f *haproxyFile) use(s *frontend, cond []string) {
-	text := f.whole(s, cond)
+func (f *haproxyFile) use(s *frontend, c clause) {
+	text := f.whole(s, c)
 	for name, t := range f.tables {
 		t.used = t.used || name == s.name || strings.Contains(text, "("+name+")") ||
 			strings.Contains(text, ","+name+")")
@@ -251,18 +213,5 @@ func (f *haproxyFile) use(s *frontend, cond []string) {
 		if kept := f.tables[t.table]; kept != nil {
 			kept.used = true
 		}
-	}
-}
-
-// refusals makes rules of a line that refuses by a counter: one for each of its alternatives.
-func (f *haproxyFile) refusals(s *frontend, l line, kind string, verbs, cond []string) {
-	for _, c := range alternatives(cond) {
-		if len(c) != len(cond) && !f.counts(s, c) {
-			f.note(lineOf(l.n), "left out of %s: %s: it is about no counter, and refuses always",
-				l.String(), strings.Join(c, " "))
-			continue
-		}
-		x := &refusal{haproxyFile: f, front: s, line: l, kind: kind, verbs: verbs}
-		x.make(c)
 	}
 }

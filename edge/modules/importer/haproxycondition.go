@@ -1,21 +1,33 @@
 package importer
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // predefined are the conditions that HAProxy has a name for.
-var predefined = map[string][]string{
-	"METH_CONNECT": {"method", "CONNECT"}, "METH_DELETE": {"method", "DELETE"},
-	"METH_GET": {"method", "GET", "HEAD"}, "METH_HEAD": {"method", "HEAD"},
-	"METH_OPTIONS": {"method", "OPTIONS"}, "METH_POST": {"method", "POST"},
-	"METH_PUT": {"method", "PUT"}, "METH_TRACE": {"method", "TRACE"},
-	"LOCALHOST": {"src", "127.0.0.0/8", "::1"},
+var predefined = map[string][][]string{
+	"METH_CONNECT": {{"method", "CONNECT"}}, "METH_DELETE": {{"method", "DELETE"}},
+	"METH_GET": {{"method", "GET", "HEAD"}}, "METH_HEAD": {{"method", "HEAD"}},
+	"METH_OPTIONS": {{"method", "OPTIONS"}}, "METH_POST": {{"method", "POST"}},
+	"METH_PUT": {{"method", "PUT"}}, "METH_TRACE": {{"method", "TRACE"}},
+	"LOCALHOST": {{"src", "127.0.0.0/8", "::1"}},
+}
+
+// tests are what a term stands for, one of which is enough; none: it is not known.
+func (s *frontend) tests(t term) [][]string {
+	if t.test != nil {
+		return [][]string{t.test}
+	}
+	tests := s.acls[t.acl]
+	if tests == nil {
+		tests = predefined[t.acl]
+	}
+	if one := oneTest(tests); one != nil {
+		return [][]string{one}
+	}
+	return tests
 }
 
 // oneTest is what several conditions of one name say, one of which is enough, as one test; nil:
@@ -46,6 +58,77 @@ func oneTest(tests [][]string) (one []string) {
 	return one
 }
 
+// understand adds what terms ask to a condition. Their first test of a counter goes there instead,
+// if counter is not nil.
+func (s *frontend) understand(c *condition, terms clause, counter *[]string) {
+	for _, t := range terms {
+		tests := s.tests(t)
+		if len(tests) == 0 || len(tests) > 1 && !t.not {
+			c.unknown = append(c.unknown, t.String())
+			continue
+		}
+		for _, test := range tests { // of several that are not, none is
+			if counter != nil && *counter == nil && !t.not &&
+				counterTest.MatchString(word(test, 0)) {
+				*counter = test
+			} else {
+				c.haproxy(t.not, test)
+			}
+		}
+	}
+}
+
+// except leaves out the requests that a condition is about.
+func (s *frontend) except(c *condition, terms clause) {
+	if len(terms) == 1 {
+		if tests := s.tests(terms[0]); len(tests) == 1 {
+			c.haproxy(!terms[0].not, tests[0])
+			return
+		}
+	}
+	c.unknown = append(c.unknown, "that those pass who are "+terms.String())
+}
+
+// haproxy adds a test to a condition, or what is not understood of it.
+func (c *condition) haproxy(not bool, test []string) {
+	written := strings.Join(test, " ")
+	if field, v := sampleOf(test).says(not); v != nil {
+		c.put(not, field, v, written)
+	} else {
+		c.unknown = append(c.unknown, written)
+	}
+}
+
+// sampleKeys are the samples of HAProxy that are a part of a key; behind a colon the name follows.
+var sampleKeys = map[string]string{"src": "source", "path": "path", "hdr": "header:",
+	"req.hdr": "header:", "req.fhdr": "header:", "cook": "cookie:", "req.cook": "cookie:",
+	"url_param": "query:", "urlp": "query:"}
+
+// haproxyKey is who a sample stands for, as a key; "": it is not known, as of one that goes through
+// a converter, or that is one occurrence of several.
+func haproxyKey(text string) string {
+	name, arg, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
+	key := sampleKeys[name]
+	switch {
+	case strings.ContainsAny(name+arg, ",()") || namedBy(text) != "":
+		return ""
+	case strings.HasSuffix(key, ":"):
+		return key + arg
+	}
+	return key
+}
+
+var ofHeader = regexp.MustCompile(`^[^(]*hdr[^(]*\(([^,)]*)`)
+
+// namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads
+// none.
+func namedBy(text string) string {
+	if m := ofHeader.FindStringSubmatch(text); m != nil && isClientHeader(m[1]) {
+		return m[1]
+	}
+	return ""
+}
+
 // A sample is a test of a condition: what it looks at, and how it compares that with values.
 type sample struct {
 	name, arg string
@@ -55,25 +138,23 @@ type sample struct {
 	values    []string
 }
 
-// sampleOf reads a test. It is none that is known if it has flags that are not.
-func sampleOf(test []string) (s sample, known bool) {
+// sampleOf reads a test. It has no name if it has flags that are not known.
+func sampleOf(test []string) (s sample) {
 	if len(test) < 2 {
-		return s, false
+		return s
+	}
+	for s.values = test[1:]; len(s.values) > 0 && strings.HasPrefix(s.values[0], "-"); {
+		switch flag := s.values[0]; {
+		case flag == "-m" && len(s.values) > 1:
+			s.method, s.values = s.values[1], s.values[1:]
+		case flag == "-i":
+			s.fold = true
+		case flag != "--":
+			return s
+		}
+		s.values = s.values[1:]
 	}
 	s.name, s.arg, _ = strings.Cut(strings.TrimSuffix(test[0], ")"), "(")
-	rest := test[1:]
-	for len(rest) > 0 && strings.HasPrefix(rest[0], "-") {
-		switch {
-		case rest[0] == "-m" && len(rest) > 1:
-			s.method, rest = rest[1], rest[1:]
-		case rest[0] == "-i":
-			s.fold = true
-		case rest[0] != "--":
-			return s, false
-		}
-		rest = rest[1:]
-	}
-	s.values = rest
 	base, as, _ := strings.Cut(s.name, "_")
 	if _, is := sampleKeys[base]; is && as != "" && s.method == "" { // as hdr_beg
 		s.name, s.method = base, as
@@ -81,72 +162,74 @@ func sampleOf(test []string) (s sample, known bool) {
 		s.method = ""
 	}
 	s.field, _ = fieldOf(sampleKeys[s.name])
-	return s, true
+	return s
 }
 
-// haproxy adds a test to a condition, or what is not understood of it.
-func (c *condition) haproxy(not bool, test []string) {
-	s, known := sampleOf(test)
-	if !known || !c.sample(not, s, strings.Join(test, " ")) {
-		c.unknown = append(c.unknown, strings.Join(test, " "))
-	}
-}
-
-// sample reports whether a match can say what a sample does.
-func (c *condition) sample(not bool, s sample, written string) bool {
-	to := &c.match
-	if not {
-		to = &c.not
-	}
+// says is the field of a match, or of a not, and its value, that say what a sample does; nil: a
+// match cannot say it.
+func (s sample) says(not bool) (field string, v any) {
 	isHost := s.field == "headers" && strings.EqualFold(s.arg, "host")
 	switch {
 	case strings.Contains(s.arg, ","): // one of several of the name
-		return false
 	case s.field != "" && s.method == "found" && len(s.values) == 0 && !isHost:
-		c.put(to, s.field, named(s.arg, "*"), written)
+		return s.field, named(s.arg, "*")
 	case len(s.values) == 0:
-		return false
 	case s.name == "path":
-		path, is := s.path()
-		if !is {
-			return false
-		}
-		c.put(to, "path", path, written)
+		return "path", s.path()
 	case s.name == "method" && s.method == "":
-		c.put(to, "methods", s.values, written)
+		return "methods", s.values
 	case s.name == "src" && s.method == "":
-		good, bad := prefixes(s.values)
-		switch {
-		case len(bad) > 0:
-			return false
-		case not:
-			c.notSources(good)
-		default:
-			c.put(to, "sources", good, written)
+		if good, bad := prefixes(s.values); len(bad) == 0 {
+			return "sources", good
 		}
 	case isHost && s.method == "":
-		c.put(to, "hosts", s.values, written)
+		return "hosts", s.values
 	case s.field != "" && !isHost:
-		v, is := s.value(not)
-		if !is {
-			return false
+		if v = s.value(not); v != nil {
+			return s.field, named(s.arg, v)
 		}
-		c.put(to, s.field, named(s.arg, v), written)
-	default:
-		return false
 	}
-	return true
+	return "", nil
 }
 
-// expression is what a method of comparing makes of texts.
-func (s sample) expression() (e string, is bool) {
+// path is the path as it is where a rule can say it so, or an expression.
+func (s sample) path() any {
+	if !s.fold && len(s.values) == 1 {
+		switch s.method {
+		case "":
+			return s.values[0]
+		case "beg":
+			return s.values[0] + "*"
+		}
+	}
+	return s.expression()
+}
+
+// value is what a header, cookie or parameter has to be. A match compares without case, and a not
+// byte for byte; where HAProxy compares otherwise, an expression does.
+func (s sample) value(not bool) any {
+	term := map[string]string{"": "one_of", "beg": "prefix", "end": "suffix",
+		"sub": "contains"}[s.method]
+	switch {
+	case term == "" || s.fold == not:
+		return s.expression()
+	case len(s.values) == 1 && term != "one_of":
+		return named(term, s.values[0])
+	case len(s.values) > 64:
+		return nil
+	}
+	return named(term, s.values)
+}
+
+// expression is what a method of comparing makes of texts; nil: a rule cannot have it.
+func (s sample) expression() any {
 	any := slices.Clone(s.values)
 	for i, v := range any {
 		if s.method != "reg" {
 			any[i] = regexp.QuoteMeta(v)
 		}
 	}
-	e = "(?:" + strings.Join(any, "|") + ")"
+	e := "(?:" + strings.Join(any, "|") + ")"
 	if s.method == "reg" && len(any) == 1 {
 		e = any[0]
 	}
@@ -159,71 +242,13 @@ func (s sample) expression() (e string, is bool) {
 		e += "$"
 	case "sub", "reg":
 	default:
-		return "", false
+		return nil
 	}
 	if s.fold {
 		e = "(?i)" + e
 	}
-	return "~" + e, isExpression(e)
-}
-
-// path is the path as it is where a rule can say it so, or an expression.
-func (s sample) path() (path string, is bool) {
-	if !s.fold && len(s.values) == 1 && s.method == "" {
-		return s.values[0], true
+	if !isExpression(e) {
+		return nil
 	}
-	if !s.fold && len(s.values) == 1 && s.method == "beg" {
-		return s.values[0] + "*", true
-	}
-	return s.expression()
-}
-
-// value is what a header, cookie or parameter has to be. A match compares without case, and a not
-// byte for byte; where HAProxy compares otherwise, an expression does.
-func (s sample) value(not bool) (v any, is bool) {
-	term := map[string]string{"": "one_of", "beg": "prefix", "end": "suffix",
-		"sub": "contains"}[s.method]
-	if term == "" || s.fold == not {
-		return s.expression()
-	}
-	if len(s.values) == 1 && term != "one_of" {
-		return named(term, s.values[0]), true
-	}
-	return named(term, s.values), len(s.values) <= 64
-}
-
-// except leaves out the requests that a condition is about.
-func (c *condition) except(s *frontend, cond []string) {
-	if list := terms(cond); len(list) == 1 {
-		test := list[0].test
-		if test == nil {
-			test = oneTest(s.acls[list[0].acl])
-		}
-		if test != nil {
-			c.haproxy(!list[0].not, test)
-			return
-		}
-	}
-	c.unknown = append(c.unknown, "that those pass who are "+strings.Join(cond, " "))
-}
-
-// requests are the fields that tell requests of one client apart.
-func (c *condition) requests() (fields []string) {
-	for _, item := range slices.Concat(c.match, c.not) {
-		if item.Key != "sources" {
-			fields = append(fields, fmt.Sprint(item.Key, item.Value))
-		}
-	}
-	return fields
-}
-
-// notSources leaves out further addresses.
-func (c *condition) notSources(list []string) {
-	for i, item := range c.not {
-		if item.Key == "sources" {
-			c.not[i].Value = unique(slices.Concat(item.Value.([]string), list))
-			return
-		}
-	}
-	c.not = append(c.not, yaml.MapItem{Key: "sources", Value: list})
+	return "~" + e
 }

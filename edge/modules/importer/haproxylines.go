@@ -15,16 +15,26 @@ type section struct {
 	lines      []line
 }
 
-// A line is one of a section, in words.
+// A line is one of a section.
 type line struct {
-	n     int
+	mention
 	words []string
+	about string   // its first word, and of tcp-request the second
+	verbs []string // what it does, with its words, if it is one of http-request or tcp-request
+	cond  clause   // of requests that it does that to; nil: all
 }
 
-func (l line) String() string { return strings.Join(l.words, " ") }
-
-// mention is the line as a limit that is accounted for.
-func (l line) mention() mention { return mention{lineOf(l.n), l.String()} }
+func newLine(n int, words []string) line {
+	l := line{mention: mention{Position{Line: n}, strings.Join(words, " ")}, words: words,
+		about: words[0], cond: condOf(words)}
+	switch {
+	case l.about == "http-request" && len(words) > 1:
+		l.verbs = words[1:]
+	case l.about == "tcp-request" && len(words) > 2:
+		l.about, l.verbs = "tcp-request "+words[1], words[2:]
+	}
+	return l
+}
 
 var sectionKinds = strings.Fields(`frontend backend listen defaults global peers cache resolvers
 	userlist program http-errors mailers ring log-forward fcgi-app crt-store traces log-profile acme`)
@@ -43,7 +53,7 @@ func parseHAProxy(text string) (sections []*section, err error) {
 			sections = append(sections, &section{kind: words[0], name: word(words, 1)})
 		case len(sections) > 0:
 			s := sections[len(sections)-1]
-			s.lines = append(s.lines, line{n, words})
+			s.lines = append(s.lines, newLine(n, words))
 		case !strings.HasPrefix(words[0], "."): // a condition on whether lines are read
 			return nil, fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n,
 				words[0])
@@ -91,67 +101,11 @@ func haproxyWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-// sampleKeys are the samples of HAProxy that are a part of a key; behind a colon the name follows.
-var sampleKeys = map[string]string{"src": "source", "path": "path", "hdr": "header:",
-	"req.hdr": "header:", "req.fhdr": "header:", "cook": "cookie:", "req.cook": "cookie:",
-	"url_param": "query:", "urlp": "query:"}
-
-// haproxyKey is who a sample stands for, as a key. Where it is not known, as of one that goes
-// through a converter, or that is one occurrence of several, it is ? and the sample.
-func haproxyKey(sample string) string {
-	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
-	key := sampleKeys[name]
-	switch {
-	case key == "" || strings.ContainsAny(name+arg, ",()") || namedBy(sample) != "":
-		return "?" + sample
-	case strings.HasSuffix(key, ":"):
-		return key + arg
-	}
-	return key
-}
-
-// namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads
-// none.
-func namedBy(sample string) string {
-	name, arg, _ := strings.Cut(sample, "(")
-	header, _, _ := strings.Cut(arg, ")")
-	header, _, _ = strings.Cut(header, ",")
-	if strings.Contains(name, "hdr") && isClientHeader(header) {
-		return header
-	}
-	return ""
-}
-
-// variable is the one that a line sets, and to what.
-func variable(words []string) (name, expression string, is bool) {
-	if words[0] == "set-var" && len(words) > 2 { // of global
-		return words[1], words[2], true
-	}
-	verbs := verbsOf(words)
-	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "set-var") {
-		return "", "", false
-	}
-	_, name, is = strings.Cut(strings.TrimSuffix(verbs[0], ")"), "(")
-	name, _, _ = strings.Cut(name, ",") // a condition on what it was
-	return name, verbs[1], is
-}
-
-// verbsOf is what a line does, with its words.
-func verbsOf(words []string) []string {
-	switch {
-	case words[0] == "http-request" && len(words) > 1:
-		return words[1:]
-	case words[0] == "tcp-request" && len(words) > 2:
-		return words[2:]
-	}
-	return nil
-}
-
 // status is the one that a line answers with.
-func status(verbs []string, standard int) int {
-	for i, w := range verbs {
+func (l *line) status(standard int) int {
+	for i, w := range l.verbs {
 		if w == "deny_status" || w == "status" {
-			if v, err := strconv.Atoi(word(verbs, i+1)); err == nil {
+			if v, err := strconv.Atoi(word(l.verbs, i+1)); err == nil {
 				return v
 			}
 		}
@@ -166,66 +120,71 @@ type term struct {
 	test []string
 }
 
-// conditionOf is what stands behind if or unless; nil: there is none.
-func conditionOf(words []string) (cond []string) {
+func (t term) String() string {
+	text := t.acl
+	if t.test != nil {
+		text = "{ " + strings.Join(t.test, " ") + " }"
+	}
+	if t.not {
+		return "!" + text
+	}
+	return text
+}
+
+// A clause is a condition as it is written: terms, all of which must hold. Where or stands between
+// them, it is one of them.
+type clause []term
+
+func (c clause) String() string {
+	var all []string
+	for _, t := range c {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, " ")
+}
+
+// condOf is what stands behind if or unless; nil: there is none.
+func condOf(words []string) clause {
 	i := slices.IndexFunc(words, func(w string) bool { return w == "if" || w == "unless" })
 	if i <= 0 {
 		return nil
 	}
-	cond = words[i+1:]
+	c := clause{}
+	for rest := words[i+1:]; len(rest) > 0; {
+		var t term
+		if t.acl, t.not = strings.CutPrefix(rest[0], "!"); t.acl == "" && len(rest) > 1 {
+			rest = rest[1:]
+			t.acl = strings.TrimPrefix(rest[0], "!")
+		}
+		if rest = rest[1:]; t.acl == "{" {
+			length := slices.Index(rest, "}")
+			if length < 0 {
+				length = len(rest)
+			}
+			t.acl, t.test = "", rest[:length]
+			rest = rest[min(length+1, len(rest)):]
+		}
+		c = append(c, t)
+	}
 	switch {
 	case words[i] == "if":
-		return cond
-	case len(terms(cond)) != 1: // which is no term, and so not understood
-		return []string{"unless", strings.Join(cond, " ")}
+	case len(c) == 1:
+		c[0].not = !c[0].not
+	default: // no term, and so not understood
+		return clause{{acl: "unless"}, {acl: c.String()}}
 	}
-	rest, is := strings.CutPrefix(cond[0], "!")
-	switch {
-	case !is:
-		return append([]string{"!"}, cond...)
-	case rest == "":
-		return cond[1:]
-	}
-	return append([]string{rest}, cond[1:]...)
-}
-
-// terms are those of a condition, all of which must hold.
-func terms(cond []string) (list []term) {
-	for i := 0; i < len(cond); i++ {
-		var t term
-		w := cond[i]
-		if w == "!" && i+1 < len(cond) {
-			i++
-			t.not, w = true, cond[i]
-		}
-		if rest, is := strings.CutPrefix(w, "!"); is {
-			t.not, w = true, rest
-		}
-		if t.acl = w; w == "{" {
-			length := slices.Index(cond[i+1:], "}")
-			if length < 0 {
-				length = len(cond) - i - 1
-			}
-			t.acl, t.test = "", cond[i+1:i+1+length]
-			i += length + 1
-		}
-		list = append(list, t)
-	}
-	return list
+	return c
 }
 
 // alternatives are what || or or stands between in a condition: each is enough.
-func alternatives(cond []string) (list [][]string) {
-	begin, within := 0, false
-	for i, w := range cond {
-		switch {
-		case w == "{" || w == "}":
-			within = w == "{"
-		case !within && (w == "||" || w == "or") && cond[0] != "unless":
-			list = append(list, cond[begin:i])
-			begin = i + 1
+func (c clause) alternatives() []clause {
+	list := []clause{nil}
+	for _, t := range c {
+		if t.acl == "||" || t.acl == "or" {
+			list = append(list, nil)
+		} else {
+			list[len(list)-1] = append(list[len(list)-1], t)
 		}
 	}
-	list = append(list, cond[begin:])
-	return slices.DeleteFunc(list, func(c []string) bool { return len(c) == 0 })
+	return slices.DeleteFunc(list, func(c clause) bool { return len(c) == 0 })
 }

@@ -2,261 +2,195 @@ package importer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// A refusal is a line that refuses by a counter, on its way to a rule.
-type refusal struct {
-	*haproxyFile
-	front *frontend
-	line  line
-	kind  string   // what the line is about: http-request, tcp-request connection
-	verbs []string // what it does
-
-	rule    Rule
-	cond    condition
-	counter []string // the test of a counter: what, and how it compares
-	track   track
-}
-
-// leftOut notes that no rule comes of the line.
-func (x *refusal) leftOut(format string, args ...any) {
-	x.haproxyFile.leftOut(x.line.mention(), format, args...)
-}
-
-// use adds what a condition asks, and keeps its first test of a counter.
-func (x *refusal) use(cond []string) {
-	for _, term := range terms(cond) {
-		tests := x.front.acls[term.acl]
-		if tests == nil && predefined[term.acl] != nil {
-			tests = [][]string{predefined[term.acl]}
-		}
-		switch one := oneTest(tests); {
-		case term.test != nil:
-			x.test(term.not, term.test)
-		case one != nil:
-			x.test(term.not, one)
-		case len(tests) > 0 && term.not: // none of them
-			for _, test := range tests {
-				x.test(true, test)
-			}
-		case term.not:
-			x.cond.unknown = append(x.cond.unknown, "!"+term.acl)
-		default:
-			x.cond.unknown = append(x.cond.unknown, term.acl)
+// refusal is the rule of a line that refuses by a counter, of one alternative of its condition.
+func (f *haproxyFile) refusal(s *frontend, l line, cond clause) (x Rule, err error) {
+	x.mention = l.mention
+	var counter []string // its test: what, and how it compares
+	s.understand(&x.cond, cond, &counter)
+	var t track
+	if counter == nil {
+		if counter, t = f.carried(s, cond); counter != nil {
+			x.noteThat("a variable or a converter of HAProxy carries this limit: %s is what this "+
+				"file shows of it", counter[2])
 		}
 	}
-}
-
-func (x *refusal) test(not bool, test []string) {
-	if m := ofAddress.FindStringSubmatch(word(test, 0)); m != nil {
-		test = slices.Clone(test)
-		test[0] = "src_" + m[1] + "(" + m[2] + ")"
+	if counter == nil || cond[0].acl == "unless" {
+		return x, errors.New("what it counts is not understood")
 	}
-	if counterTest.MatchString(word(test, 0)) && !not && x.counter == nil {
-		x.counter = test
-		return
-	}
-	x.cond.haproxy(not, test)
-}
-
-// useOnly adds what a condition asks, and no counter.
-func (x *refusal) useOnly(cond []string) {
-	kept := x.counter
-	x.use(cond)
-	x.counter = kept
-}
-
-// make makes the rule, or notes why there is none.
-func (x *refusal) make(cond []string) {
-	x.rule = Rule{Position: lineOf(x.line.n), From: x.line.String()}
-	x.use(cond)
-	if x.counter == nil {
-		if what, by, limit := x.carried(x.front, cond); limit > 0 {
-			x.track, x.counter = by, []string{"src_" + what, "gt", strconv.Itoa(limit)}
-			x.rule.Notes = append(x.rule.Notes, fmt.Sprintf("a variable or a converter of HAProxy "+
-				"carries this limit: %d is what this file shows of it", limit))
-		}
-	}
-	if x.counter == nil || cond[0] == "unless" {
-		x.leftOut("what it counts is not understood")
-		return
-	}
-	for _, passed := range x.front.passed[x.kind] {
+	for _, passed := range s.passed[l.about] {
 		if len(passed) == 0 {
-			x.leftOut("a line above it lets all requests pass")
-			return
+			return x, errors.New("a line above it lets all requests pass")
 		}
-		x.cond.except(x.front, passed)
+		s.except(&x.cond, passed)
 	}
-	m := counterTest.FindStringSubmatch(x.counter[0])
+	m := counterTest.FindStringSubmatch(counter[0])
+	if t.table == "" {
+		if t, err = f.tracked(s, &x.cond, m); err != nil {
+			return x, err
+		}
+	}
+	var counted condition
+	s.understand(&counted, t.cond, nil)
 	what := m[3]
-	if x.track.table == "" && !x.findTrack(m) {
-		return
+	if what == "http_req_rate" && x.cond.requests() > counted.requests() {
+		x.noteThat("HAProxy counts the client's other requests too; here the rule counts those " +
+			"that it may refuse")
 	}
-	x.noteOthers(what)
-	limit, is := x.limit()
-	if !is {
-		return
+	if x.most, err = mostOf(counter); err != nil {
+		return x, err
 	}
-	window, is := x.window(what, limit)
-	if !is {
-		return
+	if x.window, err = f.window(t.table, what, x.most); err != nil {
+		return x, err
 	}
-	x.write(what, limit, window)
-	x.add(x.rule, x.cond.unknown)
+	key := cmp.Or(t.key, "source")
+	if t.key == "" {
+		x.cond.unknown = append(x.cond.unknown, t.sample)
+		if header := namedBy(t.sample); header != "" {
+			x.Notes = append(x.Notes, namesClient(header))
+		}
+	}
+	if x.cond.counted(key, key); key != "source" {
+		x.key = key
+	}
+	x.Name = s.name + "-" + what
+	x.count = named("refused", true) // HAProxy counts before it refuses
+	if what == "http_err_rate" {
+		x.count = named("statuses", []int{400, 401, 403, 404, 405, 410, 413, 422, 429})
+		x.noteThat("http_err_rate counts every answer of 400 to 499; here those that count are named")
+	}
+	standard := refusing[l.verbs[0]]
+	if x.status, x.closes = l.status(standard), standard == 0; l.verbs[0] == "tarpit" {
+		x.noteThat("tarpit holds the connection before it answers; here it is refused at once")
+	}
+	return x, nil
 }
 
-// findTrack finds what the counter is of.
-func (x *refusal) findTrack(m []string) bool {
+// carried is the test of a condition where a variable or a converter of HAProxy carries the count
+// or the limit, as one of a counter, and who is counted; nil: the limit is not known.
+func (f *haproxyFile) carried(s *frontend, cond clause) (counter []string, t track) {
+	for _, term := range cond {
+		if term.not {
+			continue
+		}
+		for _, test := range s.tests(term) {
+			text := f.expanded(strings.Join(test, " "))
+			m := carriedCount.FindStringSubmatch(text)
+			if m == nil || m[1] == "" && !strings.Contains(text, "var(") {
+				continue
+			}
+			t = track{key: "source", table: s.name}
+			if m[1] != "" {
+				name, _, _ := strings.Cut(m[3], ",")
+				t.key, t.sample, t.table = haproxyKey(m[1]), m[1], cmp.Or(name, s.name)
+			}
+			most, _ := mostOf(test)
+			if d := carriedDefault.FindStringSubmatch(text); d != nil {
+				most, _ = strconv.Atoi(d[1])
+			}
+			if most <= 0 {
+				return nil, track{}
+			}
+			return []string{"src_" + m[2], "gt", strconv.Itoa(most)}, t
+		}
+	}
+	return nil, t
+}
+
+// mostOf is the number that the counter of a test may reach.
+func mostOf(test []string) (n int, err error) {
+	operator := slices.DeleteFunc(slices.Clone(test[1:]),
+		func(w string) bool { return w == "-m" || w == "int" })
+	if len(operator) != 2 || operator[0] != "gt" && operator[0] != "ge" {
+		return 0, errors.New("want gt or ge, and one number, for a limit")
+	}
+	if n, err = strconv.Atoi(operator[1]); err != nil {
+		return 0, errors.New("what it compares the counter with is no number")
+	}
+	if operator[0] == "ge" {
+		n--
+	}
+	return n, nil
+}
+
+// tracked is who is counted by a counter. Which requests of theirs are is added to a condition.
+func (f *haproxyFile) tracked(s *frontend, c *condition, m []string) (t track, err error) {
 	args := strings.Split(m[4], ",")
-	if m[1] == "src_" {
-		return x.findAddresses(cmp.Or(args[0], x.front.name))
+	if strings.HasPrefix(m[1], "src") {
+		return f.addresses(s, c, cmp.Or(args[0], s.name))
 	}
 	slot := m[2]
 	if m[1] == "sc_" {
 		slot, args = args[0], args[1:]
 	}
-	if x.track = x.front.tracks[slot]; x.track.key == "" {
-		x.leftOut("nothing above it in this section is tracked in sc%s", slot)
-		return false
+	t, is := s.tracks[slot]
+	if !is {
+		return t, fmt.Errorf("nothing above it in this section is tracked in sc%s", slot)
 	}
-	x.track.table = cmp.Or(word(args, 0), x.track.table)
-	if x.useOnly(x.track.cond); x.track.again {
-		x.cond.unknown = append(x.cond.unknown, "sc"+slot+", which several lines fill")
+	t.table = cmp.Or(word(args, 0), t.table)
+	if s.understand(c, t.cond, nil); t.again {
+		c.unknown = append(c.unknown, "sc"+slot+", which several lines fill")
 	}
-	return true
+	return t, nil
 }
 
-// findAddresses finds what is counted by address in a table.
-func (x *refusal) findAddresses(table string) bool {
-	x.track = track{key: "source", table: table}
-	by := slices.DeleteFunc(slices.Clone(x.tracks[table]),
+// addresses are those that are counted in a table.
+func (f *haproxyFile) addresses(s *frontend, c *condition, table string) (t track, err error) {
+	by := slices.DeleteFunc(slices.Clone(f.tracks[table]),
 		func(o track) bool { return o.key != "source" })
 	switch {
 	case len(by) == 0:
-		x.leftOut("no line of this file counts addresses in the table %s, so it refuses nobody",
-			table)
-		return false
+		return t, fmt.Errorf("no line of this file counts addresses in the table %s, so it "+
+			"refuses nobody", table)
 	case slices.ContainsFunc(by, func(o track) bool { return o.cond == nil }):
-	case len(by) == 1 && by[0].section.name == x.front.name:
-		x.useOnly(by[0].cond)
+	case len(by) == 1 && by[0].section.name == s.name:
+		s.understand(c, by[0].cond, nil)
 	default:
-		x.cond.unknown = append(x.cond.unknown, "which requests are counted in "+table)
+		c.unknown = append(c.unknown, "which requests are counted in "+table)
 	}
-	return true
+	return track{key: "source", table: table}, nil
 }
 
-// noteOthers notes that HAProxy counts more requests than the rule.
-func (x *refusal) noteOthers(what string) {
-	refused := x.cond
-	x.cond = condition{}
-	x.useOnly(x.track.cond)
-	counted := x.cond.requests()
-	x.cond = refused
-	if what == "http_req_rate" && slices.ContainsFunc(refused.requests(),
-		func(field string) bool { return !slices.Contains(counted, field) }) {
-		x.rule.Notes = append(x.rule.Notes, "HAProxy counts the client's other requests too; "+
-			"here the rule counts those that it may refuse")
-	}
-}
-
-// limit is the number that the counter may reach.
-func (x *refusal) limit() (n int, is bool) {
-	operator := slices.DeleteFunc(slices.Clone(x.counter[1:]),
-		func(w string) bool { return w == "-m" || w == "int" })
-	if len(operator) != 2 || operator[0] != "gt" && operator[0] != "ge" {
-		x.leftOut("want gt or ge, and one number, for a limit")
-		return 0, false
-	}
-	n, err := strconv.Atoi(operator[1])
-	if err != nil {
-		x.leftOut("what it compares the counter with is no number")
-		return 0, false
-	}
-	if operator[0] == "ge" {
-		n--
-	}
-	return n, true
-}
-
-// window is the period of the counter.
-func (x *refusal) window(what string, limit int) (window string, is bool) {
-	kept := x.tables[x.track.table]
-	if kept != nil {
-		window = kept.rates[what]
-	}
+// window is the period of a counter, as a rule has it.
+func (f *haproxyFile) window(name, what string, most int) (string, error) {
+	kept := f.tables[name]
 	switch {
 	case what == "conn_cur":
-		x.leftOut("connections at once of a source are limits.connections_per_source: %d; "+
-			"requests at once are a rule's concurrency", limit)
+		return "", fmt.Errorf("connections at once of a source are limits.connections_per_source: "+
+			"%d; requests at once are a rule's concurrency", most)
 	case what == "http_req_cnt":
-		x.leftOut("http_req_cnt has no equal: it counts for as long as its entry lives, " +
-			"and rules in a window")
+		return "", errors.New("http_req_cnt has no equal: it counts for as long as its entry " +
+			"lives, and rules in a window")
 	case what != "http_req_rate" && what != "http_err_rate":
-		x.leftOut("%s has no equal: rules count requests", what)
+		return "", fmt.Errorf("%s has no equal: rules count requests", what)
 	case kept != nil && kept.twice:
-		x.leftOut("the section %s has two stick tables, and may have one", x.track.table)
-	case window == "":
-		x.leftOut("no stick table %s with a %s is in this file", x.track.table, what)
-	default:
-		return inGo(window), true
+		return "", fmt.Errorf("the section %s has two stick tables, and may have one", name)
+	case kept == nil || kept.rates[what] == "":
+		return "", fmt.Errorf("no stick table %s with a %s is in this file", name, what)
 	}
-	return "", false
-}
-
-// inGo is a period of HAProxy as a rule has it.
-func inGo(period string) string {
+	period := kept.rates[what]
 	if _, err := strconv.Atoi(period); err == nil {
-		return period + "ms"
+		return period + "ms", nil
 	}
 	if days, is := strings.CutSuffix(period, "d"); is {
 		n, _ := strconv.Atoi(days)
-		return fmt.Sprintf("%dh", 24*n)
+		return fmt.Sprintf("%dh", 24*n), nil
 	}
-	return period
+	return period, nil
 }
 
-// write gives the rule its fields.
-func (x *refusal) write(what string, limit int, window string) {
-	c, rule, key := &x.cond, &x.rule, x.track.key
-	if sample, is := strings.CutPrefix(key, "?"); is {
-		c.unknown = append(c.unknown, sample)
-		if header := namedBy(sample); header != "" {
-			rule.Notes = append(rule.Notes, namesClient(header))
+// requests are how many fields tell requests of one client apart.
+func (c *condition) requests() (n int) {
+	for _, item := range slices.Concat(c.match, c.not) {
+		if item.Key != "sources" {
+			n++
 		}
-		key = "source"
 	}
-	c.counted(key, key)
-	x.begin(rule, x.front.name+"-"+what, c.whole())
-	if key != "source" {
-		rule.set("key", key)
-	}
-	rule.set("limit", limit)
-	rule.set("window", window)
-	rule.set("mitigation_timeout", "0s")
-	if what == "http_err_rate" {
-		rule.set("count", named("statuses", []int{400, 401, 403, 404, 405, 410, 413, 422, 429}))
-		rule.Notes = append(rule.Notes,
-			"http_err_rate counts every answer of 400 to 499; here those that count are named")
-	} else {
-		// HAProxy counts before it refuses
-		rule.set("count", named("refused", true))
-	}
-	standard := 403
-	switch x.verbs[0] {
-	case "tarpit":
-		standard = 500
-		rule.Notes = append(rule.Notes,
-			"tarpit holds the connection before it answers; here it is refused at once")
-	case "reject", "silent-drop":
-		rule.set("action", "close")
-		return
-	}
-	if code := status(x.verbs, standard); code != 429 {
-		rule.set("response", named("status", code))
-	}
+	return n
 }

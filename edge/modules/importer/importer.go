@@ -9,8 +9,6 @@ package importer
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -31,35 +29,8 @@ type Position struct {
 	Line int    `json:"line"`
 }
 
-func lineOf(n int) Position { return Position{Line: n} }
-
 func (p Position) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s line %d", p.File, p.Line))
-}
-
-// A Rule is one in YAML, where it is from, and what is not quite as it was.
-type Rule struct {
-	Name string `json:"name"`
-	Position
-	From   string   `json:"from"` // as it was written there
-	Notes  []string `json:"notes,omitempty"`
-	fields yaml.MapSlice
-	shadow bool
-	zone   *zone // of nginx
-}
-
-// set adds a field.
-func (x *Rule) set(name string, v any) {
-	x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v})
-}
-
-// begin gives a rule its name, and what it is about.
-func (r *Result) begin(x *Rule, name string, match yaml.MapSlice) {
-	x.Name = r.name(name)
-	x.set("name", x.Name)
-	if len(match) > 0 {
-		x.set("match", match)
-	}
 }
 
 // A Result is what became of a file.
@@ -76,9 +47,7 @@ type Result struct {
 	services bool     // the rules are about descriptors
 	names    map[string]bool
 	mentions []mention
-	// Rules count by address, of which the original counts each
-	addresses bool
-	open      Open
+	open     Open
 }
 
 // A File is one that another includes.
@@ -107,7 +76,7 @@ func Import(kind, file string, text []byte, open Open) (*Result, error) {
 		return nil, err
 	}
 	if r.account(); len(r.Rules) == 0 {
-		r.note(lineOf(1), "there is no limit in it that could be a rule")
+		r.note(Position{Line: 1}, "there is no limit in it that could be a rule")
 	}
 	slices.SortStableFunc(r.Notes, func(a, b Note) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -122,80 +91,6 @@ func (r *Result) note(at Position, format string, args ...any) {
 	}
 }
 
-// clientHeaders are those in which proxies name a client.
-var clientHeaders = strings.Fields(`x-forwarded-for forwarded x-real-ip x-client-ip
-	x-original-forwarded-for x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6
-	cf-pseudo-ipv4 true-client-ip fastly-client-ip fly-client-ip do-connecting-ip
-	x-azure-clientip x-azure-socketip x-appengine-user-ip cloudfront-viewer-address
-	x-envoy-external-address client-ip wl-proxy-client-ip proxy-client-ip`)
-
-func isClientHeader(name string) bool {
-	return slices.Contains(clientHeaders, strings.ToLower(name))
-}
-
-// namesClient is the note about a key that names the client.
-func namesClient(key string) string {
-	return key +
-		" names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
-		"source.header; then the source is the client, and mode: shadow can go"
-}
-
-var notPlain = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
-
-// name is one for a rule, which no other has.
-func (r *Result) name(text string) string {
-	text = strings.Trim(notPlain.ReplaceAllString(text, "-"), "-.")
-	text = cmp.Or(text[:min(len(text), 56)], "rule")
-	name := text
-	for n := 2; r.names[name]; n++ {
-		name = fmt.Sprintf("%s-%d", text, n)
-	}
-	r.names[name] = true
-	return name
-}
-
-// add adds a rule, unless it cannot be one: then a note says why. What is not understood of its
-// condition makes it a shadow.
-func (r *Result) add(x Rule, unknown []string) bool {
-	if len(unknown) > 0 {
-		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+
-			strings.Join(unknown, ", "))
-		x.shadow = true
-	}
-	if x.shadow {
-		x.set("mode", "shadow")
-	}
-	text, err := yaml.Marshal(x.fields)
-	if err == nil {
-		_, err = (config.Parser{}).ParseRules("rule", text)
-	}
-	if err != nil {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		if _, after, found := strings.Cut(first, ": "); found {
-			first = after
-		}
-		delete(r.names, x.Name)
-		r.leftOut(mention{x.Position, x.From}, "%s", first)
-		return false
-	}
-	r.Rules = append(r.Rules, x)
-	r.addresses = r.addresses || x.countsAddresses()
-	return true
-}
-
-// countsAddresses reports whether the rule counts requests by the client's address.
-func (x *Rule) countsAddresses() bool {
-	for _, f := range x.fields {
-		switch parts, several := f.Value.([]string); {
-		case f.Key == "match" && strings.Contains(fmt.Sprint(f.Value), "{descriptors "):
-			return false
-		case f.Key == "key":
-			return several && slices.Contains(parts, "source")
-		}
-	}
-	return true
-}
-
 // write makes a configuration of the rules.
 func (r *Result) write() error {
 	var b strings.Builder
@@ -203,14 +98,15 @@ func (r *Result) write() error {
 		"# Made of %s. Read the notes, and try the rules as shadows first (sluice --shadow).\n",
 		r.File)
 	fmt.Fprintf(&b, "# %v\n", r.Account)
-	if r.addresses && len(r.Rules) > 0 {
+	if !r.services && slices.ContainsFunc(r.Rules, Rule.countsAddresses) {
 		b.WriteString("# A client of IPv6 is its /64 here (source.ipv6_prefix), and one address there.\n")
 	}
-	comment := func(indent, text string) {
-		fmt.Fprintf(&b, "%s# %s\n", indent, strings.Join(strings.Fields(text), " "))
+	comment := func(begin, format string, args ...any) {
+		words := strings.Fields(fmt.Sprintf(format, args...))
+		b.WriteString(begin + strings.Join(words, " ") + "\n")
 	}
 	for _, n := range r.Notes {
-		comment("", fmt.Sprintf("%v: %s", n.Position, n.Text))
+		comment("# ", "%v: %s", n.Position, n.Text)
 	}
 	if len(r.trust) > 0 {
 		source := yaml.MapSlice{{Key: "trust", Value: r.trust}, {Key: "header", Value: r.header}}
@@ -220,25 +116,19 @@ func (r *Result) write() error {
 		}
 		b.Write(text)
 	}
-	if r.services {
+	if r.services && len(r.Rules) > 0 {
 		b.WriteString("rate_limit_service: {listen: \"127.0.0.1:8082\"} # where Envoy asks\n")
 	}
 	if len(r.Rules) > 0 {
 		b.WriteString("rules:\n")
 	}
 	for _, x := range r.Rules {
-		comment("  ", fmt.Sprintf("%v: %s", x.Position, x.From))
+		comment("  # ", "%v: %s", x.Position, x.From)
 		for _, n := range x.Notes {
-			comment("  ", "note: "+n)
+			comment("  # ", "note: %s", n)
 		}
-		text, err := yaml.Marshal(x.fields)
-		if err != nil {
-			return err
-		}
-		indent := "  - "
-		for line := range strings.Lines(string(text)) {
-			b.WriteString(indent + line)
-			indent = "    "
+		for line := range strings.Lines(string(x.yaml)) {
+			b.WriteString("  " + line)
 		}
 	}
 	r.YAML = strings.ReplaceAll(b.String(), "${", "$${")
@@ -246,32 +136,4 @@ func (r *Result) write() error {
 		return fmt.Errorf("what was made of %s is no configuration: %w", r.File, err)
 	}
 	return nil
-}
-
-// prefixes are those of a list that are addresses or CIDR.
-func prefixes(list []string) (good, bad []string) {
-	for _, text := range list {
-		p, err := netip.ParsePrefix(text)
-		if addr, alone := netip.ParseAddr(text); alone == nil {
-			p, err = addr.Prefix(addr.BitLen())
-		}
-		switch p = p.Masked(); {
-		case err != nil:
-			bad = append(bad, text)
-		case p.IsSingleIP():
-			good = append(good, p.Addr().String())
-		default:
-			good = append(good, p.String())
-		}
-	}
-	return good, bad
-}
-
-func unique[T comparable](list []T) (all []T) {
-	for _, x := range list {
-		if !slices.Contains(all, x) {
-			all = append(all, x)
-		}
-	}
-	return all
 }

@@ -2,7 +2,9 @@ package importer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +20,9 @@ type zone struct {
 	count, per string // of a rate
 	cond       condition
 	notes      []string
-	elseSource bool // who has nothing of the key counts by address
-	byServer   bool // $server_name is in the key
+	elseSource bool  // who has nothing of the key counts by address
+	byServer   bool  // $server_name is in the key
+	rules      []int // that count in it
 }
 
 // nginxFile is what is known of one.
@@ -33,11 +36,10 @@ type nginxFile struct {
 
 // scope is where a limit stands: what encloses it says which requests it is about.
 type scope struct {
-	cond               condition
-	status, connStatus string
-	dryRun, connDryRun bool
-	taken              []directive // locations that nginx prefers for some of its paths
-	where              string
+	cond  condition
+	set   map[string]string // settings, as limit_req_status
+	taken []directive       // locations that nginx prefers for some of its paths
+	where string
 }
 
 func nginx(r *Result, text string) error {
@@ -49,50 +51,44 @@ func nginx(r *Result, text string) error {
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
-			f.otherThanHTTP(d, d)
+			f.leftOut(d.mention(), "it is not about HTTP")
+			each(d.within, true, func(d directive) {
+				if saysLimit(d) {
+					f.passOver(d.mention(), "it is not about HTTP")
+				}
+			})
 		}
 		return other
 	})
 	f.mentionsOf(list)
-	f.collect(list)
-	f.walk(list, scope{status: "503", connStatus: "503"})
-	f.noteShared()
+	each(list, false, func(d directive) {
+		if d.isMap() {
+			f.maps[d.last()] = d
+		}
+	})
+	f.trusted(list)
+	each(list, false, f.collect)
+	f.walk(list, scope{set: make(map[string]string)})
+	for _, z := range f.zones {
+		f.noteShared(z.rules)
+	}
 	return nil
 }
 
 // noteShared notes of the rules of a zone that nginx counts for all of them at once.
-func (f *nginxFile) noteShared() {
-	uses := make(map[*zone][]Position)
-	for _, x := range f.Rules {
-		uses[x.zone] = append(uses[x.zone], x.Position)
-	}
-	for i := range f.Rules {
-		x := &f.Rules[i]
-		if len(uses[x.zone]) < 2 {
-			continue
-		}
+func (f *nginxFile) noteShared(rules []int) {
+	for _, i := range rules {
 		var others []string
-		for _, at := range unique(uses[x.zone]) {
-			if at != x.Position {
+		for _, j := range rules {
+			if at := f.Rules[j].Position; at != f.Rules[i].Position {
 				others = append(others, at.String())
 			}
 		}
-		x.Notes = append(x.Notes, "nginx counts this together with "+
-			cmp.Or(strings.Join(others, ", "), "other places that include it")+
-			", in one zone; here each rule counts for itself")
-	}
-}
-
-// otherThanHTTP notes that a block, and each limit in it, is about something else.
-func (f *nginxFile) otherThanHTTP(d, block directive) {
-	if saysLimit(d) || d.String() == block.String() {
-		f.leftOut(mention{d.at, d.String()}, "it is not about HTTP")
-	}
-	if saysLimit(d) {
-		f.mention(d.at, d.String())
-	}
-	for _, inner := range d.within {
-		f.otherThanHTTP(inner, block)
+		if len(rules) > 1 {
+			f.Rules[i].noteThat("nginx counts this together with %s, in one zone; here each rule "+
+				"counts for itself", cmp.Or(strings.Join(unique(others), ", "),
+				"other places that include it"))
+		}
 	}
 }
 
@@ -110,34 +106,34 @@ func saysLimit(d directive) bool {
 // programs that count requests.
 func (f *nginxFile) mentionsOf(list []directive) {
 	used := make(map[string]bool)
-	each(list, func(d directive) {
+	each(list, true, func(d directive) {
 		if saysLimit(d) {
-			f.mention(d.at, d.String())
+			f.mention(d.mention())
 		}
 		for _, w := range d.words[min(1, len(d.words)):] {
 			used[d.name()+" "+strings.TrimPrefix(w, "zone=")] = true
 		}
 	})
-	each(list, func(d directive) {
+	each(list, true, func(d directive) {
 		kind, isZone := strings.CutSuffix(d.name(), "_zone")
-		m := mention{d.at, d.String()}
 		switch {
 		case isZone && (kind == "limit_req" || kind == "limit_conn") && !used[kind+" "+zoneName(d)]:
-			f.mention(d.at, d.String())
-			f.leftOut(m, "no %s of this file uses it", kind)
+			f.passOver(d.mention(), "no %s of this file uses it", kind)
 		case strings.Contains(d.program, "resty.limit"):
-			f.mention(d.at, d.String())
-			f.leftOut(m, "it is a program that limits requests, and is not read")
+			f.passOver(d.mention(), "it is a program that limits requests, and is not read")
 		case d.program != "":
 			f.note(d.at, "%s is a program, and is not read", d.String())
 		}
 	})
 }
 
-func each(list []directive, do func(directive)) {
+// each calls do with the directives of a list and of the blocks in it; words in maps, which look like
+// directives, are among them if it says so.
+func each(list []directive, inMaps bool, do func(directive)) {
 	for _, d := range list {
-		do(d)
-		each(d.within, do)
+		if do(d); inMaps || !d.isMap() {
+			each(d.within, inMaps, do)
+		}
 	}
 }
 
@@ -151,21 +147,11 @@ func zoneName(d directive) (name string) {
 	return name
 }
 
-// collect reads what is said once for the whole file.
-func (f *nginxFile) collect(list []directive) {
+// trusted reads which proxies name clients, and in which header.
+func (f *nginxFile) trusted(list []directive) {
 	unread := false // the header names no client that Sluice could read
-	for _, d := range list {
-		switch {
-		case (d.name() == "map" || d.name() == "geo") && d.block:
-			f.maps[d.last()] = d
-		case d.block:
-			f.collect(d.within)
-		}
-	}
-	for _, d := range list {
+	each(list, false, func(d directive) {
 		switch name := d.name(); {
-		case name == "limit_req_zone" || name == "limit_conn_zone":
-			f.zone(d)
 		case name == "set_real_ip_from":
 			good, bad := prefixes(d.words[1:])
 			f.trust = append(f.trust, good...)
@@ -183,26 +169,42 @@ func (f *nginxFile) collect(list []directive) {
 			f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address "+
 				"of a client from X-Forwarded-For, Forwarded, or a header that holds one address",
 				d.String())
-		case name == "limit_rate" || name == "limit_rate_after":
-			f.note(d.at, "%s has no equal: answers have no limit of bytes a second", d.String())
-		case name == "allow" || name == "deny" || name == "auth_request":
-			f.note(d.at, "%s is not a limit, and is left out; deny and allow lists of Sluice hold "+
-				"for all requests", d.String())
-		case name != "limit_req" && name != "limit_conn" && saysLimit(d):
-			// Of a module, or of a later nginx
-			f.note(d.at, "%s is not known, so all limits of the file become shadows", d.String())
-			f.unknown = append(f.unknown, d.String())
 		}
-	}
+	})
 	if len(f.trust) == 0 || unread {
 		f.trust, f.header = nil, ""
+	}
+}
+
+// noEqual are directives about requests that are no limits of a rule, and why they are left out.
+var noEqual = map[string]string{
+	"limit_rate":       "has no equal: answers have no limit of bytes a second",
+	"limit_rate_after": "has no equal: answers have no limit of bytes a second",
+	"allow":            listsHold,
+	"deny":             listsHold,
+	"auth_request":     listsHold,
+}
+
+const listsHold = "is not a limit, and is left out; deny and allow lists of Sluice hold for all requests"
+
+// collect reads what is said once for the whole file.
+func (f *nginxFile) collect(d directive) {
+	switch name := d.name(); {
+	case name == "limit_req_zone" || name == "limit_conn_zone":
+		f.zone(d)
+	case noEqual[name] != "":
+		f.note(d.at, "%s %s", d.String(), noEqual[name])
+	case name != "limit_req" && name != "limit_conn" && saysLimit(d):
+		// Of a module, or of a later nginx
+		f.note(d.at, "%s is not known, so all limits of the file become shadows", d.String())
+		f.unknown = append(f.unknown, d.String())
 	}
 }
 
 // zone reads a zone: who is counted in it, and how many requests.
 func (f *nginxFile) zone(d directive) {
 	if len(d.words) < 3 {
-		f.leftOut(mention{d.at, d.String()}, "it has no key or no zone")
+		f.leftOut(d.mention(), "it has no key or no zone")
 		return
 	}
 	z := f.key(d.words[1])
@@ -221,19 +223,17 @@ func (f *nginxFile) zone(d directive) {
 // walk makes rules of the limits of a block and of those within.
 func (f *nginxFile) walk(list []directive, s scope) {
 	var own []directive
+	s.set = maps.Clone(s.set)
 	for _, d := range list {
-		switch d.name() {
-		case "limit_req_status":
-			s.status = d.last()
-		case "limit_conn_status":
-			s.connStatus = d.last()
-		case "limit_req_dry_run":
-			s.dryRun = d.last() == "on"
-		case "limit_conn_dry_run":
-			s.connDryRun = d.last() == "on"
-		case "server_name":
+		switch name := d.name(); {
+		case slices.Contains(settings, name):
+			s.set[name] = d.last()
+		case name == "server_name":
 			f.hosts(&s, d)
-		case "limit_req", "limit_conn":
+		case name != "limit_req" && name != "limit_conn":
+		case len(d.words) == 2 && d.last() == "off": // of Tengine
+			f.note(d.at, "%s has no rule: it ends the limits around it here", d.String())
+		default:
 			own = append(own, d)
 		}
 	}
@@ -241,7 +241,7 @@ func (f *nginxFile) walk(list []directive, s scope) {
 		f.limit(d, f.without(s, d, list))
 	}
 	for i, d := range list {
-		if !d.block || d.name() == "map" || d.name() == "geo" {
+		if !d.block || d.isMap() {
 			continue
 		}
 		inner := s
@@ -265,7 +265,7 @@ func (f *nginxFile) hosts(s *scope, d directive) {
 		s.cond.unknown = append(s.cond.unknown, "server_name "+h)
 	}
 	if len(hosts) > 0 {
-		s.cond.put(&s.cond.match, "hosts", hosts, d.String())
+		s.cond.put(false, "hosts", hosts, d.String())
 		s.where = hosts[0]
 	}
 }
@@ -279,13 +279,44 @@ func (f *nginxFile) location(s *scope, d directive) {
 	case p.isPrefix() && p.path == "/":
 	default:
 		s.where = strings.Trim(s.where+p.pattern(), "*")
-		s.cond.put(&s.cond.match, "path", p.pattern(), d.String())
+		s.cond.put(false, "path", p.pattern(), d.String())
+	}
+}
+
+// limit makes a rule of a limit_req or a limit_conn.
+func (f *nginxFile) limit(d directive, s scope) {
+	x := Rule{mention: d.mention(), shadow: s.set[d.name()+"_dry_run"] == "on"}
+	l, err := readLimit(d)
+	z := f.zones[d.name()+" "+l.zone]
+	if err == nil && z == nil {
+		err = fmt.Errorf("its zone %s is not in this file", l.zone)
+	}
+	if err != nil {
+		f.leftOut(x.mention, "%v", err)
+		return
+	}
+	x.Name, x.Notes, x.cond = l.zone+"-"+s.where, slices.Clone(z.notes), s.cond.clone()
+	x.cond.unknown = slices.Concat(x.cond.unknown, l.unknown, z.cond.unknown, f.unknown)
+	x.cond.and(z.cond, d.String())
+	x.cond.leave(s.taken)
+	if key := z.within(&x.cond); !slices.Equal(key, []string{"source"}) {
+		x.key = key
+	}
+	x.status, _ = strconv.Atoi(cmp.Or(s.set[d.name()+"_status"], "503"))
+	if x.closes = x.status == 444; d.name() == "limit_conn" {
+		x.most = l.most
+	} else {
+		err = z.rate(&x, l)
+	}
+	if f.add(x, err) {
+		z.rules = append(z.rules, len(f.Rules)-1)
 	}
 }
 
 // A limit is what a limit_req or a limit_conn says.
 type limit struct {
 	zone         string
+	most         int // of a limit_conn
 	burst, delay int // delay -1: none is said
 	nodelay      bool
 	unknown      []string
@@ -296,8 +327,12 @@ func readLimit(d directive) (l limit, err error) {
 	if d.name() == "limit_conn" {
 		if len(d.words) == 3 {
 			l.zone = d.words[1]
+			l.most, err = strconv.Atoi(d.words[2])
 		}
-		return l, nil
+		if l.zone == "" || err != nil {
+			err = errors.New("want a zone and a number")
+		}
+		return l, err
 	}
 	for _, w := range d.words[1:] {
 		key, v, _ := strings.Cut(w, "=")
@@ -320,83 +355,27 @@ func readLimit(d directive) (l limit, err error) {
 	return l, nil
 }
 
-// limit makes a rule of a limit_req or a limit_conn.
-func (f *nginxFile) limit(d directive, s scope) {
-	m := mention{d.at, d.String()}
-	l, err := readLimit(d)
-	z := f.zones[d.name()+" "+l.zone]
-	switch {
-	case err != nil:
-		f.leftOut(m, "%v", err)
-		return
-	case z == nil && d.last() == "off": // of Tengine
-		f.note(d.at, "%s has no rule: it ends the limits around it here", d.String())
-		return
-	case z == nil:
-		f.leftOut(m, "its zone %s is not in this file", l.zone)
-		return
-	}
-	x := Rule{Position: d.at, From: d.String(), Notes: slices.Clone(z.notes), zone: z}
-	cond := s.cond.clone()
-	cond.unknown = slices.Concat(cond.unknown, l.unknown, z.cond.unknown, f.unknown)
-	cond.and(z.cond, d.String())
-	f.leave(&cond, s)
-	f.begin(&x, l.zone+"-"+s.where, cond.whole())
-	if key := z.within(&cond); !slices.Equal(key, []string{"source"}) {
-		x.set("key", key)
-	}
-	status := s.status
-	if x.shadow = s.dryRun; d.name() == "limit_conn" {
-		status, x.shadow = s.connStatus, s.connDryRun
-		n, err := strconv.Atoi(d.last())
-		if err != nil {
-			f.leftOut(m, "want a zone and a number")
-			return
-		}
-		x.set("concurrency", n)
-	} else if !z.rate(&x, l) {
-		f.leftOut(m, "the rate %sr/%s of its zone is not understood", z.count, z.per)
-		return
-	}
-	if n, err := strconv.Atoi(status); n == 444 {
-		x.set("action", "close")
-	} else if err == nil && n != 429 {
-		x.set("response", named("status", n))
-	}
-	f.add(x, cond.unknown)
-}
-
-// rate gives a rule the rate of a zone, and the burst of a limit. It reports whether the rate is
-// understood.
-func (z *zone) rate(x *Rule, l limit) bool {
-	rate, err := strconv.Atoi(z.count)
+// rate gives a rule the rate of a zone, and the burst of a limit.
+func (z *zone) rate(x *Rule, l limit) (err error) {
+	x.most, err = strconv.Atoi(z.count)
 	seconds := map[string]int{"s": 1, "m": 60}[z.per]
 	if err != nil || seconds == 0 {
-		return false
+		return fmt.Errorf("the rate %sr/%s of its zone is not understood", z.count, z.per)
 	}
-	x.set("limit", rate)
-	x.set("window", "1"+z.per)
-	x.set("mitigation_timeout", "0s")
-	note := ""
-	algorithm, burst := "token_bucket", l.burst+1
+	x.window, x.bucket, x.burst = "1"+z.per, "token_bucket", l.burst+1
 	switch {
 	case l.burst == 0:
-		note = "without a burst nginx refuses the second of two requests at once, and so does " +
-			"this; most clients send several: consider a higher burst"
+		x.noteThat("without a burst nginx refuses the second of two requests at once, and so " +
+			"does this; most clients send several: consider a higher burst")
 	case l.nodelay:
 	case l.delay >= 0:
-		note = fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first "+
-			"%d; here all %d come through at once", l.delay, l.delay, burst)
-	case rate > 0 && l.burst*seconds > 30*rate:
-		note = fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is "+
-			"30s: so all %d come through at once", l.burst, l.burst*seconds/rate, burst)
+		x.noteThat("delay=%d: nginx delays those of the burst that come after the first %d; "+
+			"here all %d come through at once", l.delay, l.delay, x.burst)
+	case x.most > 0 && l.burst*seconds > 30*x.most:
+		x.noteThat("nginx delays the last of %d for %d s, and the longest delay here is 30s: so "+
+			"all %d come through at once", l.burst, l.burst*seconds/x.most, x.burst)
 	default:
-		algorithm, burst = "leaky_bucket", l.burst
+		x.bucket, x.burst = "leaky_bucket", l.burst
 	}
-	x.set("algorithm", algorithm)
-	x.set("burst", burst)
-	if note != "" {
-		x.Notes = append(x.Notes, note)
-	}
-	return true
+	return nil
 }

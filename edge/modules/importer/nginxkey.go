@@ -188,9 +188,9 @@ func (z *zone) chosen(m directive, keyOf func(string) string) (part string, is b
 	}
 	part, note := keyPart(name[1])
 	z.named(name[1], note)
-	list, to := in, &z.cond.match
-	if standard != "" {
-		list, to = out, &z.cond.not
+	list, not := in, standard != ""
+	if not {
+		list = out
 	} else if len(out) > 0 && geo {
 		return "", false // a part of a part
 	}
@@ -207,16 +207,16 @@ func (z *zone) chosen(m directive, keyOf func(string) string) (part string, is b
 		if len(bad) > 0 {
 			return "", false
 		}
-		z.cond.put(to, "sources", good, m.String())
+		z.cond.put(not, "sources", good, m.String())
 	case from == "request_method" && plain:
-		z.cond.put(to, "methods", list, m.String())
+		z.cond.put(not, "methods", list, m.String())
 	case field != "" && note == "" && slices.ContainsFunc(slices.Concat(in, out), tilde):
-		return part, (standard != "" || z.expressions(&z.cond.match, field, its, in, m.String())) &&
-			z.expressions(&z.cond.not, field, its, out, m.String())
+		return part, (not || z.expressions(false, field, its, in, m.String())) &&
+			z.expressions(true, field, its, out, m.String())
 	case (from == "host" || from == "http_host") && plain:
-		z.cond.put(to, "hosts", list, m.String())
+		z.cond.put(not, "hosts", list, m.String())
 	case field == "headers" && note == "" && len(list) == 1 && list[0] != "":
-		z.cond.put(to, "headers", named(its, list[0]), m.String())
+		z.cond.put(not, "headers", named(its, list[0]), m.String())
 	default:
 		return "", false
 	}
@@ -225,7 +225,7 @@ func (z *zone) chosen(m directive, keyOf func(string) string) (part string, is b
 
 // expressions has a header, cookie or parameter be one of the patterns of a map: texts, whatever
 // their case, or regular expressions. It reports whether each can be said.
-func (z *zone) expressions(to *yaml.MapSlice, field, name string, patterns []string,
+func (z *zone) expressions(not bool, field, name string, patterns []string,
 	written string) bool {
 	if len(patterns) == 0 {
 		return true
@@ -248,6 +248,6 @@ func (z *zone) expressions(to *yaml.MapSlice, field, name string, patterns []str
 	if !isExpression(e) {
 		return false
 	}
-	z.cond.put(to, field, named(name, "~"+e), written)
+	z.cond.put(not, field, named(name, "~"+e), written)
 	return true
 }

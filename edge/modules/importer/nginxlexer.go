@@ -25,6 +25,11 @@ func (d *directive) name() string {
 
 func (d *directive) String() string { return strings.Join(d.words, " ") }
 
+func (d *directive) mention() mention { return mention{d.at, d.String()} }
+
+// isMap reports whether it is a block that says what a variable is.
+func (d *directive) isMap() bool { return d.block && (d.name() == "map" || d.name() == "geo") }
+
 // last is the last word.
 func (d *directive) last() string { return d.words[len(d.words)-1] }
 

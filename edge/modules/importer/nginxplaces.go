@@ -56,22 +56,14 @@ func (p place) before(other place, earlier bool) bool {
 func (p place) String() string { return strings.TrimSpace(p.kind + " " + p.path) }
 
 // leave has a rule leave out locations, which nginx takes from the one that its limit is in.
-func (f *nginxFile) leave(c *condition, s scope) {
-	var paths []string
-	for _, d := range s.taken {
+func (c *condition) leave(taken []directive) {
+	for _, d := range taken {
 		p, _ := placeOf(d)
 		if path := p.pattern(); p.isRegexp() && !isExpression(path[1:]) {
 			c.unknown = append(c.unknown, "nginx leaves out "+p.String())
 		} else {
-			paths = append(paths, path)
+			c.put(true, "path", path, "")
 		}
-	}
-	switch paths = unique(paths); len(paths) {
-	case 0:
-	case 1:
-		c.put(&c.not, "path", paths[0], "")
-	default:
-		c.put(&c.not, "path", paths, "")
 	}
 }
 
@@ -127,7 +119,7 @@ func (f *nginxFile) without(s scope, limit directive, within []directive) scope 
 // notHosts leaves out hosts.
 func (c *condition) notHosts(hosts []string) {
 	if len(hosts) > 0 {
-		c.put(&c.not, "hosts", unique(hosts), "server_name")
+		c.put(true, "hosts", unique(hosts), "server_name")
 	}
 }
 
