@@ -9,38 +9,35 @@ import (
 	"strings"
 )
 
-// includes are the files of a configuration, of which some include others.
-type includes struct {
-	*Result
-	open Open
-	read int
-}
-
 const (
 	maxIncluded = 1000
 	maxNested   = 20 // files within files
 )
 
-// fileMark is what nginx -T prints before each file.
-var fileMark = regexp.MustCompile(`(?m)^# configuration file (.+):\r?$\n?`)
+var (
+	// fileMark is what nginx -T prints before each file.
+	fileMark = regexp.MustCompile(`(?m)^# configuration file (.+):\r?$\n?`)
+	// ofPrint is how a print begins: before it is nothing but what nginx says on standard error.
+	ofPrint = regexp.MustCompile(`^(?:\s|nginx:.*\n|.*\[warn\].*\n)*# configuration file .+:\s`)
+)
 
 // nginxFiles reads a file, with what it includes in its place. What nginx -T prints has all files
 // one after the other, each behind its name, so a server that an http block includes stands outside
 // of it there.
 func (r *Result) nginxFiles(text string) ([]directive, error) {
-	first, in := File{Text: []byte(text)}, &includes{Result: r, open: r.open}
+	first := File{Text: []byte(text)}
 	if files := printed(text); len(files) > 0 {
-		first, in.open = files[0], openPrinted(files)
+		first, r.open = files[0], openPrinted(files)
 	}
-	return in.directives(first, nil)
+	return (&lexer{Result: r, included: new(int)}).file(first)
 }
 
 // printed are the files that nginx -T prints; none: the text is no such print.
 func printed(text string) (files []File) {
-	marks := fileMark.FindAllStringSubmatchIndex(text, -1)
-	if len(marks) == 0 || !isPreamble(text[:marks[0][0]]) {
+	if !ofPrint.MatchString(text) {
 		return nil
 	}
+	marks := fileMark.FindAllStringSubmatchIndex(text, -1)
 	for i, m := range marks {
 		name, end := text[m[2]:m[3]], len(text)
 		if i+1 < len(marks) {
@@ -51,17 +48,6 @@ func printed(text string) (files []File) {
 		}
 	}
 	return files
-}
-
-// isPreamble reports whether there is nothing but what nginx says on standard error.
-func isPreamble(text string) bool {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "nginx:") &&
-			!strings.Contains(line, "[warn]") {
-			return false
-		}
-	}
-	return true
 }
 
 // openPrinted opens files of those that were printed, by names relative to the first one's folder.
@@ -84,55 +70,41 @@ func openPrinted(printed []File) Open {
 	}
 }
 
-// directives are those of a file; above are the names of the files that include it.
-func (in *includes) directives(f File, above []string) ([]directive, error) {
-	l := &lexer{file: f.Name, text: string(f.Text), line: 1}
-	list, err := l.directives(0)
-	if err != nil {
-		return nil, err
-	}
-	return in.expand(list, append(above[:len(above):len(above)], f.Name))
+// file reads one that is included, or the first.
+func (l *lexer) file(f File) ([]directive, error) {
+	files := append(l.files[:len(l.files):len(l.files)], f.Name)
+	inner := &lexer{Result: l.Result, included: l.included, files: files, text: string(f.Text), line: 1}
+	return inner.directives(0)
 }
 
-// expand puts what is included in the place of each include.
-func (in *includes) expand(list []directive, above []string) (all []directive, err error) {
-	for _, d := range list {
-		if d.block {
-			if d.within, err = in.expand(d.within, above); err != nil {
-				return nil, err
-			}
+// include reads what stands in the place of a directive.
+func (l *lexer) include(d directive) (all []directive, err error) {
+	var files []File
+	switch {
+	case path.Base(d.words[1]) == "mime.types": // it has no limits
+		return nil, nil
+	case len(l.files) > maxNested:
+		return nil, fmt.Errorf("%v: files within files, more than %d deep", d.at, maxNested)
+	case l.open == nil:
+		err = errors.New("import what nginx -T prints, which has all files in one")
+	default:
+		files, err = l.open(d.words[1])
+	}
+	if err != nil {
+		l.note(d.at, "%s is not read: %v", d.String(), err)
+	}
+	for _, f := range files {
+		if *l.included++; *l.included > maxIncluded {
+			return nil, fmt.Errorf("%v: more than %d files are included", d.at, maxIncluded)
 		}
-		if d.block || d.name() != "include" || len(d.words) != 2 {
-			all = append(all, d)
-			continue
+		if slices.Contains(l.files, f.Name) {
+			return nil, fmt.Errorf("%v: %s includes itself", d.at, f.Name)
 		}
-		var files []File
-		switch {
-		case path.Base(d.words[1]) == "mime.types": // it has no limits
-			continue
-		case len(above) > maxNested:
-			return nil, fmt.Errorf("%v: files within files, more than %d deep", d.at, maxNested)
-		case in.open == nil:
-			err = errors.New("import what nginx -T prints, which has all files in one")
-		default:
-			files, err = in.open(d.words[1])
-		}
+		within, err := l.file(f)
 		if err != nil {
-			in.note(d.at, "%s is not read: %v", d.String(), err)
+			return nil, err
 		}
-		for _, f := range files {
-			if in.read++; in.read > maxIncluded {
-				return nil, fmt.Errorf("%v: more than %d files are included", d.at, maxIncluded)
-			}
-			if slices.Contains(above, f.Name) {
-				return nil, fmt.Errorf("%v: %s includes itself", d.at, f.Name)
-			}
-			within, err := in.directives(f, above)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, within...)
-		}
+		all = append(all, within...)
 	}
 	return all, nil
 }

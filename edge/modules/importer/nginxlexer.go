@@ -40,12 +40,14 @@ var nginxToken = regexp.MustCompile(`(?s)^(?:([ \t\r\n]+|#[^\n]*)|` +
 
 // lexer reads nginx's words: plain, or in quotes, with comments left out.
 type lexer struct {
-	file string // "": the one that is imported
-	text string
-	line int
+	*Result
+	included *int     // how many files are, by all that are read
+	files    []string // the one that it reads, behind those that include it
+	text     string
+	line     int
 }
 
-func (l *lexer) at() Position { return Position{l.file, l.line} }
+func (l *lexer) at() Position { return Position{l.files[len(l.files)-1], l.line} }
 
 // pass passes over so many bytes.
 func (l *lexer) pass(n int) {
@@ -103,43 +105,44 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 			return nil, fmt.Errorf("%v: %q has no directive before it: is this a file of nginx?",
 				l.at(), word)
 		}
-		if d.block = word == "{"; d.block && strings.HasSuffix(d.name(), "_by_lua_block") {
+		switch d.block = word == "{"; {
+		case d.block && strings.HasSuffix(d.name(), "_by_lua_block"):
 			d.program, err = l.lua()
-		} else if d.block {
+		case d.block:
 			d.within, err = l.directives(depth + 1)
+		case d.name() == "include" && len(d.words) == 2:
+			included, err := l.include(d)
+			if err != nil {
+				return nil, err
+			}
+			list, d = append(list, included...), directive{}
+			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, d)
-		d = directive{}
+		list, d = append(list, d), directive{}
 	}
 }
 
 // luaToken is what of a program may have braces in it that are none, or else one of its characters.
-// The group is the beginning of a string or a comment of several lines: [[, --[==[.
-var luaToken = regexp.MustCompile(`(?s)^(?:(?:--)?(\[=*\[)|--[^\n]*|` +
-	`"(?:[^"\\\n]|\\.)*["\n]?|'(?:[^'\\\n]|\\.)*['\n]?|.)`)
+// Of strings and comments of several lines it knows [[, [=[ and [==[.
+var luaToken = regexp.MustCompile(
+	`(?s)^(?:(?:--)?(?:\[\[.*?\]\]|\[=\[.*?\]=\]|\[==\[.*?\]==\])|--[^\n]*|` +
+		`"(?:[^"\\\n]|\\.)*["\n]?|'(?:[^'\\\n]|\\.)*['\n]?|.)`)
 
 // lua passes over a program, to the brace that ends its block.
 func (l *lexer) lua() (program string, err error) {
 	begin, text := l.at(), l.text
 	for depth := 1; l.text != ""; {
-		token := luaToken.FindStringSubmatch(l.text)
-		n := len(token[0])
-		switch {
-		case token[0] == "{":
+		token := luaToken.FindString(l.text)
+		switch l.pass(len(token)); token {
+		case "{":
 			depth++
-		case token[0] == "}":
-			depth--
-		case token[1] != "":
-			end := strings.ReplaceAll(token[1], "[", "]")
-			if n = strings.Index(l.text, end) + len(end); n < len(end) { // there is none
-				n = len(l.text)
+		case "}":
+			if depth--; depth == 0 {
+				return text[:len(text)-len(l.text)-1], nil
 			}
-		}
-		if l.pass(n); depth == 0 {
-			return text[:len(text)-len(l.text)-1], nil
 		}
 	}
 	return "", fmt.Errorf("%v: the program that begins here has no end", begin)
