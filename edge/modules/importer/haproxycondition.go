@@ -33,26 +33,17 @@ func (s *frontend) tests(t term) [][]string {
 // oneTest is what several conditions of one name say, one of which is enough, as one test; nil:
 // they are about different things.
 func oneTest(tests [][]string) (one []string) {
-	for _, test := range tests {
-		values := len(test)
-		for i := 1; i < len(test); i++ {
-			if test[i] == "-m" {
-				i++
-			} else if !strings.HasPrefix(test[i], "-") {
-				values = i
-				break
-			}
-		}
-		switch {
-		case one == nil:
+	about := func(test []string) []string { return test[:len(test)-len(sampleOf(test).values)] }
+	for i, test := range tests {
+		switch first := about(tests[0]); {
+		case i == 0:
 			one = slices.Clone(test)
-		case len(one) <= values || !slices.Equal(one[:values], test[:values]) ||
-			strings.HasPrefix(one[values], "-") || values == len(test):
+		case !slices.Equal(about(test), first) || len(test) == len(first) || len(one) == len(first):
 			return nil
 		case slices.Contains(test, "gt") || slices.Contains(test, "ge"):
 			return nil // numbers: the least of them
 		default:
-			one = append(one, test[values:]...)
+			one = append(one, test[len(first):]...)
 		}
 	}
 	return one

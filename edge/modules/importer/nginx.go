@@ -238,7 +238,9 @@ func (f *nginxFile) walk(list []directive, s scope) {
 		}
 	}
 	for _, d := range own {
-		f.limit(d, f.without(s, d, list))
+		if x, z, err := f.limit(d, f.without(s, d, list)); f.add(x, err) {
+			z.rules = append(z.rules, len(f.Rules)-1)
+		}
 	}
 	for i, d := range list {
 		if !d.block || d.isMap() {
@@ -283,99 +285,76 @@ func (f *nginxFile) location(s *scope, d directive) {
 	}
 }
 
-// limit makes a rule of a limit_req or a limit_conn.
-func (f *nginxFile) limit(d directive, s scope) {
-	x := Rule{mention: d.mention(), shadow: s.set[d.name()+"_dry_run"] == "on"}
-	l, err := readLimit(d)
-	z := f.zones[d.name()+" "+l.zone]
-	if err == nil && z == nil {
-		err = fmt.Errorf("its zone %s is not in this file", l.zone)
+// options are what a limit_req or a limit_conn says, as burst to 20, and what is not known of it.
+func options(d directive) (said map[string]string, unknown []string) {
+	if d.name() == "limit_conn" && len(d.words) == 3 {
+		return map[string]string{"zone": d.words[1], "most": d.words[2]}, nil
 	}
-	if err != nil {
-		f.leftOut(x.mention, "%v", err)
-		return
+	said = make(map[string]string)
+	for _, w := range d.words[1:] {
+		key, v, _ := strings.Cut(w, "=")
+		if said[key] = v; w != "nodelay" && key != "zone" && key != "burst" && key != "delay" {
+			unknown = append(unknown, w)
+		}
 	}
-	x.Name, x.Notes, x.cond = l.zone+"-"+s.where, slices.Clone(z.notes), s.cond.clone()
-	x.cond.unknown = slices.Concat(x.cond.unknown, l.unknown, z.cond.unknown, f.unknown)
+	return said, unknown
+}
+
+// limit is the rule of a limit_req or a limit_conn.
+func (f *nginxFile) limit(d directive, s scope) (x Rule, z *zone, err error) {
+	x = Rule{mention: d.mention(), shadow: s.set[d.name()+"_dry_run"] == "on"}
+	said, unknown := options(d)
+	zoneName := said["zone"]
+	if z = f.zones[d.name()+" "+zoneName]; z == nil {
+		return x, z, fmt.Errorf("its zone %s is not in this file", zoneName)
+	}
+	x.Name, x.Notes, x.cond = zoneName+"-"+s.where, slices.Clone(z.notes), s.cond.clone()
+	x.cond.unknown = slices.Concat(x.cond.unknown, unknown, z.cond.unknown, f.unknown)
 	x.cond.and(z.cond, d.String())
 	x.cond.leave(s.taken)
 	if key := z.within(&x.cond); !slices.Equal(key, []string{"source"}) {
 		x.key = key
 	}
 	x.status, _ = strconv.Atoi(cmp.Or(s.set[d.name()+"_status"], "503"))
-	if x.closes = x.status == 444; d.name() == "limit_conn" {
-		x.most = l.most
-	} else {
-		err = z.rate(&x, l)
+	if x.closes = x.status == 444; d.name() == "limit_req" {
+		return x, z, z.rate(&x, said)
 	}
-	if f.add(x, err) {
-		z.rules = append(z.rules, len(f.Rules)-1)
+	if x.most, err = strconv.Atoi(said["most"]); err != nil {
+		err = errors.New("want a zone and a number")
 	}
-}
-
-// A limit is what a limit_req or a limit_conn says.
-type limit struct {
-	zone         string
-	most         int // of a limit_conn
-	burst, delay int // delay -1: none is said
-	nodelay      bool
-	unknown      []string
-}
-
-func readLimit(d directive) (l limit, err error) {
-	l.delay = -1
-	if d.name() == "limit_conn" {
-		if len(d.words) == 3 {
-			l.zone = d.words[1]
-			l.most, err = strconv.Atoi(d.words[2])
-		}
-		if l.zone == "" || err != nil {
-			err = errors.New("want a zone and a number")
-		}
-		return l, err
-	}
-	for _, w := range d.words[1:] {
-		key, v, _ := strings.Cut(w, "=")
-		n, err := strconv.Atoi(v)
-		switch {
-		case (key == "burst" || key == "delay") && err != nil:
-			return l, fmt.Errorf("%s is no number", v)
-		case w == "nodelay":
-			l.nodelay = true
-		case key == "zone":
-			l.zone = v
-		case key == "burst":
-			l.burst = n
-		case key == "delay":
-			l.delay = n
-		default:
-			l.unknown = append(l.unknown, w)
-		}
-	}
-	return l, nil
+	return x, z, err
 }
 
 // rate gives a rule the rate of a zone, and the burst of a limit.
-func (z *zone) rate(x *Rule, l limit) (err error) {
+func (z *zone) rate(x *Rule, said map[string]string) (err error) {
 	x.most, err = strconv.Atoi(z.count)
 	seconds := map[string]int{"s": 1, "m": 60}[z.per]
 	if err != nil || seconds == 0 {
 		return fmt.Errorf("the rate %sr/%s of its zone is not understood", z.count, z.per)
 	}
-	x.window, x.bucket, x.burst = "1"+z.per, "token_bucket", l.burst+1
+	wait, delays := said["delay"]
+	if _, err := strconv.Atoi(cmp.Or(wait, "0")); err != nil {
+		return fmt.Errorf("%s is no number", wait)
+	}
+	burst, err := strconv.Atoi(cmp.Or(said["burst"], "0"))
+	if err != nil {
+		return fmt.Errorf("%s is no number", said["burst"])
+	}
+	_, nodelay := said["nodelay"]
+	x.window, x.bucket, x.burst = "1"+z.per, "token_bucket", burst+1
 	switch {
-	case l.burst == 0:
+	case burst == 0:
 		x.noteThat("without a burst nginx refuses the second of two requests at once, and so " +
 			"does this; most clients send several: consider a higher burst")
-	case l.nodelay:
-	case l.delay >= 0:
-		x.noteThat("delay=%d: nginx delays those of the burst that come after the first %d; "+
-			"here all %d come through at once", l.delay, l.delay, x.burst)
-	case x.most > 0 && l.burst*seconds > 30*x.most:
+	case nodelay:
+	case delays:
+		x.noteThat("delay=%s: nginx delays those of the burst that come after the first %s; "+
+			"here all %d come through at once", wait, wait, x.burst)
+	case x.most > 0 && burst*seconds > 30*x.most:
 		x.noteThat("nginx delays the last of %d for %d s, and the longest delay here is 30s: so "+
-			"all %d come through at once", l.burst, l.burst*seconds/x.most, x.burst)
+			"all %d come through at once", burst, burst*seconds/x.most, x.burst)
 	default:
-		x.bucket, x.burst = "leaky_bucket", l.burst
+		x.bucket, x.burst = "leaky_bucket", burst
 	}
 	return nil
 }

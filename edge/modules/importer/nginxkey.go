@@ -23,35 +23,34 @@ func spelled(name string) string {
 	return lower
 }
 
+// keyParts are variables that are a part of a key.
+var keyParts = map[string]string{"binary_remote_addr": "source", "remote_addr": "source",
+	"realip_remote_addr": "source", "proxy_add_x_forwarded_for": "source",
+	"proxy_protocol_addr": "source", "host": "host", "http_host": "host", "server_name": "host",
+	"uri": "path", "document_uri": "path", "request_uri": "path"}
+
 // keyPart is what a variable is as a part of a key, and the note about it; "": it is none.
 func keyPart(name string) (part, note string) {
 	name = spelled(name)
-	switch name {
-	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
-		return "source", ""
-	case "proxy_add_x_forwarded_for", "proxy_protocol_addr":
-		return "source", namesClient("$" + name)
-	case "host", "http_host", "server_name":
-		return "host", ""
-	case "uri", "document_uri":
-		return "path", ""
-	case "request_uri": // counts by path are of several such values
-		return "path", requestURI
-	}
+	part = keyParts[name]
 	kind, rest, is := strings.Cut(name, "_")
 	switch {
-	case is && kind == "cookie":
-		return "cookie:" + rest, ""
-	case is && kind == "arg":
-		return "query:" + rest, ""
-	case is && kind == "http":
+	case name == "request_uri": // counts by path are of several such values
+		note = requestURI
+	case name == "proxy_add_x_forwarded_for" || name == "proxy_protocol_addr":
+		note = namesClient("$" + name)
+	case part != "" || !is:
+	case kind == "cookie":
+		part = "cookie:" + rest
+	case kind == "arg":
+		part = "query:" + rest
+	case kind == "http":
 		rest = http.CanonicalHeaderKey(strings.ReplaceAll(rest, "_", "-"))
-		if isClientHeader(rest) {
-			return "source", namesClient("$" + name)
+		if part = "header:" + rest; isClientHeader(rest) {
+			part, note = "source", namesClient("$"+name)
 		}
-		return "header:" + rest, ""
 	}
-	return "", ""
+	return part, note
 }
 
 // within is the key in a server. $server_name is the first of its names, whichever was asked for:
@@ -119,19 +118,27 @@ func mappedFrom(m directive) string {
 	return "$remote_addr"
 }
 
-// mapped is the key that a map gives, where it is one key for some requests, and none for others.
-func (f *nginxFile) mapped(z *zone, m directive) (part string, is bool) {
-	from, values := mappedFrom(m), make(map[string]string)
+// pairs are what a map or geo gives for the values of its variable, and for all others.
+func pairs(m directive) (list [][2]string, standard string, is bool) {
 	for _, v := range m.within {
 		switch {
+		case len(v.words) == 2 && v.name() == "default":
+			standard = v.last()
 		case len(v.words) == 2:
-			values[v.words[0]] = v.words[1]
+			list = append(list, [2]string(v.words))
 		case !slices.Contains([]string{"volatile", "hostnames", "ranges"}, v.name()):
-			return "", false
+			return nil, "", false
 		}
 	}
-	if source, is := values[""]; is && len(values) == 2 && values["default"] == from {
-		instead, _ := keyPart(strings.Trim(source, "${}"))
+	return list, standard, true
+}
+
+// mapped is the key that a map or geo gives: one for some requests, and "" for who is not counted.
+func (f *nginxFile) mapped(z *zone, m directive) (part string, is bool) {
+	list, standard, is := pairs(m)
+	from := mappedFrom(m)
+	if len(list) == 1 && list[0][0] == "" && standard == from {
+		instead, _ := keyPart(strings.Trim(list[0][1], "${}"))
 		own, note := keyPart(strings.Trim(from, "${}"))
 		if instead == "source" && own != "" && own != "source" && note == "" {
 			z.elseSource = true
@@ -141,82 +148,78 @@ func (f *nginxFile) mapped(z *zone, m directive) (part string, is bool) {
 		}
 	}
 	inner, nested := f.maps[from]
-	if !nested || m.name() != "map" {
-		return z.chosen(m, func(word string) string { return word })
+	if !is || !nested || m.name() != "map" {
+		return z.chosen(m, list, standard, is)
 	}
 	// Of a geo or map of few words: the usual list of exceptions
-	return z.chosen(inner, func(word string) string {
-		if key, is := values[word]; is {
-			return key
+	gives := func(word string) string {
+		for _, p := range list {
+			if p[0] == word {
+				return p[1]
+			}
 		}
-		return values["default"]
-	})
+		return standard
+	}
+	words, other, is := pairs(inner)
+	for i, p := range words {
+		words[i][1] = gives(p[1])
+	}
+	return z.chosen(inner, words, gives(other), is)
 }
 
-// chosen reads a map or geo whose words stand for a key each: one key, or "" for who is not
-// counted.
-func (z *zone) chosen(m directive, keyOf func(string) string) (part string, is bool) {
-	from, geo := strings.Trim(mappedFrom(m), "${}"), m.name() == "geo"
-	standard, key := keyOf(""), ""
-	var in, out []string // whose requests are counted, or are not, beside the default
-	for _, v := range m.within {
-		if len(v.words) != 2 {
-			continue
-		}
-		k := keyOf(v.words[1])
+// chosen is the one key of a list of values of what a map or geo is of. The condition of the zone is
+// then about those.
+func (z *zone) chosen(m directive, list [][2]string, standard string, read bool) (part string,
+	is bool) {
+	var in, out []string // whose requests are counted, or are not, beside the others
+	key := standard
+	for _, p := range list {
 		switch {
-		case k != "" && key != "" && k != key:
-			return "", false
-		case v.words[0] == "default":
-			standard = k
-		case k == "":
-			out = append(out, v.words[0])
+		case p[1] == "":
+			out = append(out, p[0])
+		case key == "" || key == p[1]:
+			key, in = p[1], append(in, p[0])
 		default:
-			in = append(in, v.words[0])
-		}
-		if k != "" {
-			key = k
+			return "", false
 		}
 	}
 	name := variables.FindStringSubmatch(key)
-	if name == nil {
+	if name == nil || !read {
 		return "", false
 	}
+	geo := m.name() == "geo"
 	if geo && slices.ContainsFunc(m.within, func(d directive) bool { return d.last() == key }) {
 		z.notes = append(z.notes, "nginx takes "+key+" in a geo as it is written, so all of these "+
 			"share one counter there; here each has its own, as was meant")
 	}
 	part, note := keyPart(name[1])
 	z.named(name[1], note)
-	list, not := in, standard != ""
+	some, not := in, standard != ""
 	if not {
-		list = out
+		some = out
 	} else if len(out) > 0 && geo {
 		return "", false // a part of a part
 	}
+	from := strings.Trim(mappedFrom(m), "${}")
 	about, note := keyPart(from)
 	field, its := fieldOf(about)
-	tilde := func(v string) bool { return strings.HasPrefix(v, "~") }
-	plain := !strings.Contains(strings.Join(list, ""), "~")
+	plain := !strings.Contains(strings.Join(some, ""), "~")
+	good, bad := prefixes(some)
 	switch {
 	case part == "":
 		return "", false
-	case len(list) == 0:
-	case geo || from == "remote_addr" || from == "binary_remote_addr":
-		good, bad := prefixes(list)
-		if len(bad) > 0 {
-			return "", false
-		}
+	case len(some) == 0:
+	case (geo || about == "source" && note == "") && len(bad) == 0:
 		z.cond.put(not, "sources", good, m.String())
+	case geo || note != "" || about == "source":
+		return "", false
 	case from == "request_method" && plain:
-		z.cond.put(not, "methods", list, m.String())
-	case field != "" && note == "" && slices.ContainsFunc(slices.Concat(in, out), tilde):
+		z.cond.put(not, "methods", some, m.String())
+	case about == "host" && plain:
+		z.cond.put(not, "hosts", some, m.String())
+	case field != "":
 		return part, (not || z.expressions(false, field, its, in, m.String())) &&
 			z.expressions(true, field, its, out, m.String())
-	case (from == "host" || from == "http_host") && plain:
-		z.cond.put(not, "hosts", list, m.String())
-	case field == "headers" && note == "" && len(list) == 1 && list[0] != "":
-		z.cond.put(not, "headers", named(its, list[0]), m.String())
 	default:
 		return "", false
 	}
