@@ -30,6 +30,7 @@ type nginxFile struct {
 	*Result
 	maps  map[string]directive // map and geo, by the variable that they set
 	zones map[string]*zone     // by "limit_req NAME" or "limit_conn NAME"
+	used  map[string]bool      // zones that a limit names, in the same way
 	// Directives about limits that are not known: any of the limits may mean something else by them
 	unknown []string
 }
@@ -47,7 +48,8 @@ func nginx(r *Result, text string) error {
 	if err != nil {
 		return err
 	}
-	f := &nginxFile{Result: r, maps: make(map[string]directive), zones: make(map[string]*zone)}
+	f := &nginxFile{Result: r, maps: make(map[string]directive), zones: make(map[string]*zone),
+		used: make(map[string]bool)}
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
@@ -60,9 +62,8 @@ func nginx(r *Result, text string) error {
 		}
 		return other
 	})
-	f.mentionsOf(list)
-	each(list, false, func(d directive) {
-		if d.isMap() {
+	each(list, true, func(d directive) {
+		if f.mentionOf(d); d.isMap() {
 			f.maps[d.last()] = d
 		}
 	})
@@ -102,29 +103,15 @@ func saysLimit(d directive) bool {
 	return strings.HasPrefix(d.name(), "limit_") && !slices.Contains(settings, d.name())
 }
 
-// mentionsOf has every limit accounted for: those of directives, zones that no limit uses, and
-// programs that count requests.
-func (f *nginxFile) mentionsOf(list []directive) {
-	used := make(map[string]bool)
-	each(list, true, func(d directive) {
-		if saysLimit(d) {
-			f.mention(d.mention())
-		}
-		for _, w := range d.words[min(1, len(d.words)):] {
-			used[d.name()+" "+strings.TrimPrefix(w, "zone=")] = true
-		}
-	})
-	each(list, true, func(d directive) {
-		kind, isZone := strings.CutSuffix(d.name(), "_zone")
-		switch {
-		case isZone && (kind == "limit_req" || kind == "limit_conn") && !used[kind+" "+zoneName(d)]:
-			f.passOver(d.mention(), "no %s of this file uses it", kind)
-		case strings.Contains(d.program, "resty.limit"):
-			f.passOver(d.mention(), "it is a program that limits requests, and is not read")
-		case d.program != "":
-			f.note(d.at, "%s is a program, and is not read", d.String())
-		}
-	})
+// mentionOf has a directive accounted for that is a limit, and knows what any names: a zone that none
+// does is left out.
+func (f *nginxFile) mentionOf(d directive) {
+	if saysLimit(d) {
+		f.mention(d.mention())
+	}
+	for _, w := range d.words[min(1, len(d.words)):] {
+		f.used[d.name()+" "+strings.TrimPrefix(w, "zone=")] = true
+	}
 }
 
 // each calls do with the directives of a list and of the blocks in it; words in maps, which look like
@@ -135,16 +122,6 @@ func each(list []directive, inMaps bool, do func(directive)) {
 			each(d.within, inMaps, do)
 		}
 	}
-}
-
-// zoneName is the name that a zone is given.
-func zoneName(d directive) (name string) {
-	for _, w := range d.words {
-		if v, is := strings.CutPrefix(w, "zone="); is {
-			name, _, _ = strings.Cut(v, ":")
-		}
-	}
-	return name
 }
 
 // trusted reads which proxies name clients, and in which header.
@@ -191,7 +168,11 @@ const listsHold = "is not a limit, and is left out; deny and allow lists of Slui
 func (f *nginxFile) collect(d directive) {
 	switch name := d.name(); {
 	case name == "limit_req_zone" || name == "limit_conn_zone":
-		f.zone(d)
+		f.zone(d, strings.TrimSuffix(name, "_zone"))
+	case strings.Contains(d.program, "resty.limit"):
+		f.passOver(d.mention(), "it is a program that limits requests, and is not read")
+	case d.program != "":
+		f.note(d.at, "%s is a program, and is not read", d.String())
 	case noEqual[name] != "":
 		f.note(d.at, "%s %s", d.String(), noEqual[name])
 	case name != "limit_req" && name != "limit_conn" && saysLimit(d):
@@ -202,22 +183,26 @@ func (f *nginxFile) collect(d directive) {
 }
 
 // zone reads a zone: who is counted in it, and how many requests.
-func (f *nginxFile) zone(d directive) {
-	if len(d.words) < 3 {
-		f.leftOut(d.mention(), "it has no key or no zone")
+func (f *nginxFile) zone(d directive, kind string) {
+	if len(d.words) < 3 || strings.HasPrefix(d.words[1], "zone=") {
+		f.passOver(d.mention(), "it has no key or no zone")
 		return
 	}
-	z := f.key(d.words[1])
+	z, name := f.key(d.words[1]), ""
 	for _, w := range d.words[2:] {
-		switch name, v, _ := strings.Cut(w, "="); name {
+		switch option, v, _ := strings.Cut(w, "="); option {
 		case "rate":
 			z.count, z.per, _ = strings.Cut(v, "r/")
-		case "zone", "sync":
+		case "zone":
+			name, _, _ = strings.Cut(v, ":")
+		case "sync":
 		default:
 			z.cond.unknown = append(z.cond.unknown, w+" in "+d.String())
 		}
 	}
-	f.zones[strings.TrimSuffix(d.name(), "_zone")+" "+zoneName(d)] = z
+	if f.zones[kind+" "+name] = z; !f.used[kind+" "+name] {
+		f.passOver(d.mention(), "no %s of this file uses it", kind)
+	}
 }
 
 // walk makes rules of the limits of a block and of those within.
@@ -304,11 +289,11 @@ func options(d directive) (said map[string]string, unknown []string) {
 func (f *nginxFile) limit(d directive, s scope) (x Rule, z *zone, err error) {
 	x = Rule{mention: d.mention(), shadow: s.set[d.name()+"_dry_run"] == "on"}
 	said, unknown := options(d)
-	zoneName := said["zone"]
-	if z = f.zones[d.name()+" "+zoneName]; z == nil {
-		return x, z, fmt.Errorf("its zone %s is not in this file", zoneName)
+	name := said["zone"]
+	if z = f.zones[d.name()+" "+name]; z == nil {
+		return x, z, fmt.Errorf("its zone %s is not in this file", name)
 	}
-	x.Name, x.Notes, x.cond = zoneName+"-"+s.where, slices.Clone(z.notes), s.cond.clone()
+	x.Name, x.Notes, x.cond = name+"-"+s.where, slices.Clone(z.notes), s.cond.clone()
 	x.cond.unknown = slices.Concat(x.cond.unknown, unknown, z.cond.unknown, f.unknown)
 	x.cond.and(z.cond, d.String())
 	x.cond.leave(s.taken)
