@@ -204,14 +204,12 @@ func (f *haproxyFile) line(s *frontend, l line) {
 
 // use notes that lines speak of the tables of a condition.
 func (f *haproxyFile) use(s *frontend, c clause) {
-	text := f.whole(s, c)
-	for name, t := range f.tables {
-		t.used = t.used || name == s.name || strings.Contains(text, "("+name+")") ||
-			strings.Contains(text, ","+name+")")
-	}
+	text, here := f.whole(s, c), []string{s.name}
 	for _, t := range s.tracks {
-		if kept := f.tables[t.table]; kept != nil {
-			kept.used = true
-		}
+		here = append(here, t.table)
+	}
+	for name, t := range f.tables {
+		t.used = t.used || slices.Contains(here, name) || strings.Contains(text, "("+name+")") ||
+			strings.Contains(text, ","+name+")")
 	}
 }

@@ -28,9 +28,10 @@ type zone struct {
 // nginxFile is what is known of one.
 type nginxFile struct {
 	*Result
-	maps  map[string]directive // map and geo, by the variable that they set
-	zones map[string]*zone     // by "limit_req NAME" or "limit_conn NAME"
-	used  map[string]bool      // zones that a limit names, in the same way
+	maps   map[string]directive // map and geo, by the variable that they set
+	zones  map[string]*zone     // by "limit_req NAME" or "limit_conn NAME"
+	used   map[string]bool      // zones that a limit names, in the same way
+	unread bool                 // a header names clients that Sluice could not read
 	// Directives about limits that are not known: any of the limits may mean something else by them
 	unknown []string
 }
@@ -39,7 +40,7 @@ type nginxFile struct {
 type scope struct {
 	cond  condition
 	set   map[string]string // settings, as limit_req_status
-	taken []directive       // locations that nginx prefers for some of its paths
+	taken []place           // locations that nginx prefers for some of its paths
 	where string
 }
 
@@ -67,8 +68,10 @@ func nginx(r *Result, text string) error {
 			f.maps[d.last()] = d
 		}
 	})
-	f.trusted(list)
 	each(list, false, f.collect)
+	if len(f.trust) == 0 || f.unread {
+		f.trust, f.header = nil, ""
+	}
 	f.walk(list, scope{set: make(map[string]string)})
 	for _, z := range f.zones {
 		f.noteShared(z.rules)
@@ -124,35 +127,6 @@ func each(list []directive, inMaps bool, do func(directive)) {
 	}
 }
 
-// trusted reads which proxies name clients, and in which header.
-func (f *nginxFile) trusted(list []directive) {
-	unread := false // the header names no client that Sluice could read
-	each(list, false, func(d directive) {
-		switch name := d.name(); {
-		case name == "set_real_ip_from":
-			good, bad := prefixes(d.words[1:])
-			f.trust = append(f.trust, good...)
-			f.header = cmp.Or(f.header, "X-Real-IP") // which is nginx's default
-			for _, b := range bad {
-				f.note(d.at, "set_real_ip_from %s: only addresses and prefixes can be trusted", b)
-			}
-		case name == "real_ip_header" && d.last() == "proxy_protocol":
-			f.note(d.at, "real_ip_header proxy_protocol: say source.proxy_protocol: true")
-			f.header = "X-Forwarded-For"
-		case name == "real_ip_header" && address.IsSourceHeader(d.last()):
-			f.header = d.last()
-		case name == "real_ip_header":
-			unread = true
-			f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address "+
-				"of a client from X-Forwarded-For, Forwarded, or a header that holds one address",
-				d.String())
-		}
-	})
-	if len(f.trust) == 0 || unread {
-		f.trust, f.header = nil, ""
-	}
-}
-
 // noEqual are directives about requests that are no limits of a rule, and why they are left out.
 var noEqual = map[string]string{
 	"limit_rate":       "has no equal: answers have no limit of bytes a second",
@@ -173,6 +147,23 @@ func (f *nginxFile) collect(d directive) {
 		f.passOver(d.mention(), "it is a program that limits requests, and is not read")
 	case d.program != "":
 		f.note(d.at, "%s is a program, and is not read", d.String())
+	case name == "set_real_ip_from":
+		good, bad := prefixes(d.words[1:])
+		f.trust = append(f.trust, good...)
+		f.header = cmp.Or(f.header, "X-Real-IP") // which is nginx's default
+		for _, b := range bad {
+			f.note(d.at, "set_real_ip_from %s: only addresses and prefixes can be trusted", b)
+		}
+	case name == "real_ip_header" && d.last() == "proxy_protocol":
+		f.note(d.at, "real_ip_header proxy_protocol: say source.proxy_protocol: true")
+		f.header = "X-Forwarded-For"
+	case name == "real_ip_header":
+		if f.header = d.last(); !address.IsSourceHeader(f.header) {
+			f.unread = true
+			f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address "+
+				"of a client from X-Forwarded-For, Forwarded, or a header that holds one address",
+				d.String())
+		}
 	case noEqual[name] != "":
 		f.note(d.at, "%s %s", d.String(), noEqual[name])
 	case name != "limit_req" && name != "limit_conn" && saysLimit(d):
@@ -209,12 +200,18 @@ func (f *nginxFile) zone(d directive, kind string) {
 func (f *nginxFile) walk(list []directive, s scope) {
 	var own []directive
 	s.set = maps.Clone(s.set)
+	hosts, bad := hostsOf(list)
+	for _, h := range bad {
+		s.cond.unknown = append(s.cond.unknown, "server_name "+h)
+	}
+	if len(hosts) > 0 {
+		s.cond.put(false, "hosts", hosts, "server_name "+strings.Join(hosts, " "))
+		s.where = hosts[0]
+	}
 	for _, d := range list {
 		switch name := d.name(); {
 		case slices.Contains(settings, name):
 			s.set[name] = d.last()
-		case name == "server_name":
-			f.hosts(&s, d)
 		case name != "limit_req" && name != "limit_conn":
 		case len(d.words) == 2 && d.last() == "off": // of Tengine
 			f.note(d.at, "%s has no rule: it ends the limits around it here", d.String())
@@ -235,10 +232,10 @@ func (f *nginxFile) walk(list []directive, s scope) {
 		inner.cond = s.cond.clone()
 		switch d.name() {
 		case "location":
-			f.location(&inner, d)
+			inner.location(d)
 			inner.taken = takenBeside(i, list)
 		case "server":
-			f.others(&inner.cond, i, list)
+			inner.cond.others(i, list)
 		case "if", "limit_except":
 			inner.cond.unknown = append(inner.cond.unknown, d.String())
 		}
@@ -246,18 +243,8 @@ func (f *nginxFile) walk(list []directive, s scope) {
 	}
 }
 
-func (f *nginxFile) hosts(s *scope, d directive) {
-	hosts, bad := hostList(d)
-	for _, h := range bad {
-		s.cond.unknown = append(s.cond.unknown, "server_name "+h)
-	}
-	if len(hosts) > 0 {
-		s.cond.put(false, "hosts", hosts, d.String())
-		s.where = hosts[0]
-	}
-}
-
-func (f *nginxFile) location(s *scope, d directive) {
+// location says which paths are those of one.
+func (s *scope) location(d directive) {
 	s.cond.match = slices.DeleteFunc(s.cond.match,
 		func(i yaml.MapItem) bool { return i.Key == "path" }) // of the location around it
 	switch p, is := placeOf(d); {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -56,9 +55,8 @@ func (p place) before(other place, earlier bool) bool {
 func (p place) String() string { return strings.TrimSpace(p.kind + " " + p.path) }
 
 // leave has a rule leave out locations, which nginx takes from the one that its limit is in.
-func (c *condition) leave(taken []directive) {
-	for _, d := range taken {
-		p, _ := placeOf(d)
+func (c *condition) leave(taken []place) {
+	for _, p := range taken {
 		if path := p.pattern(); p.isRegexp() && !isExpression(path[1:]) {
 			c.unknown = append(c.unknown, "nginx leaves out "+p.String())
 		} else {
@@ -81,11 +79,11 @@ func (p place) pattern() string {
 }
 
 // takenBeside are the locations beside one of a list that nginx prefers for some of its paths.
-func takenBeside(i int, list []directive) (taken []directive) {
+func takenBeside(i int, list []directive) (taken []place) {
 	p, is := placeOf(list[i])
 	for j, o := range list {
 		if other, isOne := placeOf(o); is && isOne && j != i && p.before(other, j < i) {
-			taken = append(taken, o)
+			taken = append(taken, other)
 		}
 	}
 	return taken
@@ -102,8 +100,9 @@ func (f *nginxFile) without(s scope, limit directive, within []directive) scope 
 		if d.name() != "server" || !d.block || !whole && len(own(limit, d.within)) == 0 {
 			continue
 		}
-		these := hostsOf(d)
-		if len(these) == 0 {
+		these, bad := hostsOf(d.within)
+		if len(these) == 0 || len(bad) > 0 {
+			these = nil
 			s.cond.unknown = append(s.cond.unknown,
 				fmt.Sprintf("that the server of %v, which names no host, has others", d.at))
 		} else if !whole {
@@ -129,67 +128,54 @@ func (d *directive) isIn(block directive) bool {
 }
 
 // own are the outermost locations that have a limit of their own.
-func own(limit directive, list []directive) (places []directive) {
+func own(limit directive, list []directive) (places []place) {
 	for _, d := range list {
-		if _, is := placeOf(d); !is {
-			continue
-		}
-		if limit.isIn(d) {
-			places = append(places, d)
-		} else {
+		switch p, is := placeOf(d); {
+		case is && limit.isIn(d):
+			places = append(places, p)
+		case is:
 			places = append(places, own(limit, d.within)...)
 		}
 	}
 	return places
 }
 
-// hostsOf are those of a server; none: it has all others, or some that no list can name.
-func hostsOf(d directive) (hosts []string) {
-	for _, o := range d.within {
-		if o.name() != "server_name" {
+// hostsOf are the hosts of what stands in a server, and those that a rule cannot name; neither: it is
+// for all that no other has.
+func hostsOf(server []directive) (hosts, bad []string) {
+	for _, d := range server {
+		if d.name() != "server_name" {
 			continue
 		}
-		list, bad := hostList(o)
-		if len(bad) > 0 || len(list) == 0 {
-			return nil
+		for _, h := range d.words[1:] {
+			switch {
+			case h == "_" || h == "" || h == "localhost":
+				return nil, nil
+			case strings.HasPrefix(h, "~") || strings.HasSuffix(h, ".*") || strings.Contains(h, "$"):
+				bad = append(bad, h)
+			case strings.HasPrefix(h, "."):
+				hosts = append(hosts, h[1:], "*"+h)
+			default:
+				hosts = append(hosts, h)
+			}
 		}
-		hosts = append(hosts, list...)
 	}
-	return hosts
+	return unique(hosts), bad
 }
 
-// hostList are the hosts of a server_name, and those that a rule cannot name; neither: it is for
-// all that no other has.
-func hostList(d directive) (hosts, bad []string) {
-	for _, h := range d.words[1:] {
-		switch {
-		case h == "_" || h == "" || h == "localhost":
-			return nil, nil
-		case strings.HasPrefix(h, "~") || strings.HasSuffix(h, ".*") || strings.Contains(h, "$"):
-			bad = append(bad, h)
-		case strings.HasPrefix(h, "."):
-			hosts = append(hosts, h[1:], "*"+h)
-		default:
-			hosts = append(hosts, h)
-		}
-	}
-	return hosts, bad
-}
+var portOf = regexp.MustCompile(`(?:^|:)(\d+)$`)
 
 // ports are where a server listens.
-func ports(d directive) (all []string) {
-	for _, o := range d.within {
-		if o.name() != "listen" || len(o.words) < 2 {
+func ports(server directive) (all []string) {
+	for _, d := range server.within {
+		if d.name() != "listen" || len(d.words) < 2 {
 			continue
 		}
-		at := o.words[1]
-		if i := strings.LastIndexByte(at, ':'); i >= 0 && !strings.HasSuffix(at, "]") {
-			at = at[i+1:]
+		port := "80"
+		if m := portOf.FindStringSubmatch(d.words[1]); m != nil {
+			port = m[1]
 		}
-		if _, err := strconv.Atoi(at); err != nil {
-			at = "80"
-		}
-		all = append(all, at)
+		all = append(all, port)
 	}
 	if all == nil {
 		all = []string{"80"}
@@ -198,21 +184,17 @@ func ports(d directive) (all []string) {
 }
 
 // others leaves out of a server that is for all hosts those that other servers have at its ports.
-func (f *nginxFile) others(c *condition, i int, list []directive) {
-	for _, o := range list[i].within {
-		if o.name() == "server_name" {
-			if hosts, bad := hostList(o); len(hosts) > 0 || len(bad) > 0 {
-				return
-			}
-		}
+func (c *condition) others(i int, list []directive) {
+	if hosts, bad := hostsOf(list[i].within); len(hosts) > 0 || len(bad) > 0 {
+		return
 	}
 	here := ports(list[i])
 	isHere := func(port string) bool { return slices.Contains(here, port) }
-	var hosts []string
 	for j, o := range list {
 		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o), isHere) {
-			hosts = append(hosts, hostsOf(o)...)
+			if hosts, bad := hostsOf(o.within); len(bad) == 0 {
+				c.notHosts(hosts)
+			}
 		}
 	}
-	c.notHosts(hosts)
 }
