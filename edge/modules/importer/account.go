@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sluice/edge/operator"
 )
 
 // An Account is what became of the limits of a file. Each is one of the three.
@@ -15,15 +17,9 @@ type Account struct {
 }
 
 func (a Account) String() string {
-	return fmt.Sprintf("%d of %s: %s, %s, %s", a.Rules+a.Shadows+a.Notes, some(a.Limits, "limit"),
-		some(a.Rules, "rule"), some(a.Shadows, "shadow"), some(a.Notes, "note"))
-}
-
-func some(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	n := operator.Counted
+	return fmt.Sprintf("%d of %s: %s, %s, %s", a.Rules+a.Shadows+a.Notes, n(a.Limits, "limit"),
+		n(a.Rules, "rule"), n(a.Shadows, "shadow"), n(a.Notes, "note"))
 }
 
 // A mention is a directive that says a limit, or is about one: where, and in which words.

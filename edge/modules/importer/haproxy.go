@@ -166,7 +166,7 @@ func (f *haproxyFile) line(s *frontend, l line) {
 	slot, t, tracks := l.track(s.section)
 	switch {
 	case l.about == "acl" && len(l.words) > 2:
-		s.acls[l.words[1]] = append(s.acls[l.words[1]], l.words[2:])
+		s.acls[l.words[1]] = joined(s.acls[l.words[1]], l.words[2:])
 	case tracks:
 		// Who is counted by the first is not by the second
 		before, again := s.tracks[slot]

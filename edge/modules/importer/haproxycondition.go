@@ -20,33 +20,25 @@ func (s *frontend) tests(t term) [][]string {
 	if t.test != nil {
 		return [][]string{t.test}
 	}
-	tests := s.acls[t.acl]
-	if tests == nil {
-		tests = predefined[t.acl]
+	if tests := s.acls[t.acl]; tests != nil {
+		return tests
 	}
-	if one := oneTest(tests); one != nil {
-		return [][]string{one}
-	}
-	return tests
+	return predefined[t.acl]
 }
 
-// oneTest is what several conditions of one name say, one of which is enough, as one test; nil:
-// they are about different things.
-func oneTest(tests [][]string) (one []string) {
+// joined adds a test to those of an acl, one of which is enough. Where one is about the same, it has
+// the values of both.
+func joined(tests [][]string, test []string) [][]string {
 	about := func(test []string) []string { return test[:len(test)-len(sampleOf(test).values)] }
-	for i, test := range tests {
-		switch first := about(tests[0]); {
-		case i == 0:
-			one = slices.Clone(test)
-		case !slices.Equal(about(test), first) || len(test) == len(first) || len(one) == len(first):
-			return nil
-		case slices.Contains(test, "gt") || slices.Contains(test, "ge"):
-			return nil // numbers: the least of them
-		default:
-			one = append(one, test[len(first):]...)
+	n := len(about(test))
+	isNumber := slices.Contains(test, "gt") || slices.Contains(test, "ge") // the least of them
+	for i, other := range tests {
+		if !isNumber && len(test) > n && len(other) > n && slices.Equal(about(other), test[:n]) {
+			tests[i] = slices.Concat(other, test[n:])
+			return tests
 		}
 	}
-	return one
+	return append(tests, test)
 }
 
 // understand adds what terms ask to a condition. Their first test of a counter goes there instead,

@@ -136,11 +136,8 @@ func (t term) String() string {
 type clause []term
 
 func (c clause) String() string {
-	var all []string
-	for _, t := range c {
-		all = append(all, t.String())
-	}
-	return strings.Join(all, " ")
+	text := fmt.Sprint([]term(c))
+	return text[1 : len(text)-1]
 }
 
 // condOf is what stands behind if or unless; nil: there is none.
