@@ -2,6 +2,7 @@ package try
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/operator"
+	"sluice/edge/route"
 	"sluice/edge/view"
 )
 
@@ -24,10 +26,22 @@ type module struct {
 	inForce  atomic.Pointer[edge.Setup]
 }
 
-// said is what operators have changed of tries, and when that was looked at last.
+// said is what operators have changed of tries, when that was looked at last, and what of it could
+// not be in force here then.
 type said struct {
-	list []changes.Change
-	at   time.Time
+	list    []changes.Change
+	at      time.Time
+	refused []changes.Refused
+}
+
+// why is why what an operator has changed could not be in force; nil: it could.
+func (s *said) why(o *route.Ordered) error {
+	for _, r := range s.refused {
+		if r.Change.Version == o.Version && r.Change.Maker == o.Maker {
+			return r.Err
+		}
+	}
+	return nil
 }
 
 // Module has operators try rules.
@@ -55,24 +69,35 @@ func (m *module) prepare(s *edge.Setup) (p edge.Points, err error) {
 	return p, nil
 }
 
-// apply has those tried that run by now, and no others.
+// apply has those tried that run by now, and no others. Those that are over are so even if the rest
+// cannot be tried, because another module does not take the configuration that is in force: a file
+// of its is away, say.
 func (m *module) apply(list []changes.Change, now time.Time,
 	log *slog.Logger) []changes.Refused {
 	on, before := m.inForce.Load(), m.registry.running()
 	next, refused := inForce(on.Config, list, now)
-	m.said.Store(&said{list, now})
-	if slices.EqualFunc(next, before, func(o Order, r *Run) bool { return o.Is(&r.Order) }) {
-		return refused
-	}
-	if err := on.Edge.Renew(); err != nil {
-		log.Error("rules cannot be tried on this edge", "error", err)
-		return refused
-	}
+	m.said.Store(&said{list: list, at: now})
+	var left Runs
 	for _, run := range before {
-		if !slices.ContainsFunc(next, func(o Order) bool { return o.Is(&run.Order) }) {
+		if slices.ContainsFunc(next, func(o Order) bool { return o.Is(&run.Order) }) {
+			left = append(left, run)
+		} else {
 			log.Info("a try has ended", "try", run.Name)
 		}
 	}
+	m.registry.set(left, now)
+	if len(left) < max(len(next), len(before)) {
+		if err := on.Edge.Renew(); err != nil {
+			log.Error("rules cannot be tried on this edge", "error", err)
+			for i := range next {
+				if !slices.ContainsFunc(left, func(r *Run) bool { return next[i].Is(&r.Order) }) {
+					refused = append(refused, changes.Refused{Change: *next[i].in(list),
+						Err: fmt.Errorf("try: %w", err)})
+				}
+			}
+		}
+	}
+	m.said.Store(&said{list, now, refused})
 	return refused
 }
 

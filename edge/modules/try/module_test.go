@@ -3,6 +3,7 @@ package try_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -36,10 +37,11 @@ type desk struct {
 	also    *changes.Change // another edge has made it at the moment of the next
 }
 
-func newDesk(t *testing.T, yaml string) *desk {
+func newDesk(t *testing.T, yaml string, more ...edge.Module) *desk {
 	m := try.Module()
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
-	return &desk{Edge: edgetest.StartUsing(t, origin, yaml, m, geo.Module(nil)), t: t, module: m}
+	use := append([]edge.Module{m, geo.Module(nil)}, more...)
+	return &desk{Edge: edgetest.StartUsing(t, origin, yaml, use...), t: t, module: m}
 }
 
 // order is route.Order.
@@ -223,4 +225,39 @@ func TestTryBeaten(t *testing.T) {
 	d.want("POST", "/v1/tries", rule, 409, "8 tries run already")
 	d.want("DELETE", "/v1/tries/last", "", 200, `"ended": true`)
 	d.want("DELETE", "/v1/tries/mine", "", 404, "no such try runs")
+}
+
+// While another module does not take the configuration that is in force, because a file of it is
+// away, say, no try begins: whoever begins one is told so, as is an edge that hears of one. What runs
+// ends all the same.
+func TestTryBesideAWrongModule(t *testing.T) {
+	var wrong error
+	other := edge.Module{Name: "other",
+		Prepare: func(*edge.Setup) (edge.Points, error) { return edge.Points{}, wrong }}
+	d := newDesk(t, "rules: [{name: all, limit: 8}]", other)
+	const rule = `"for":"10m","rule":{"limit":2}}`
+	d.want("POST", "/v1/tries", `{"name":"runs",`+rule, 200, "runs")
+	d.want("POST", "/v1/tries", `{"name":"ends",`+rule, 200, "ends")
+	d.Get("/")
+	wrong = errors.New("no such file")
+	d.want("POST", "/v1/tries", `{"name":"late",`+rule, 400, "try: other: no such file")
+	d.want("GET", "/v1/tries/late", "", 404, "no such try")
+	d.say(changes.Read("try:theirs", 99, 9, time.Now(),
+		`{"does":"try","rule":{"limit":7},"until":"2100-01-01T00:00:00Z","edge":"there"}`))
+	if len(d.refused) != 1 || d.refused[0].Change.Name != "theirs" {
+		t.Errorf("refused: %v", d.refused)
+	}
+	d.want("DELETE", "/v1/tries/ends", "", 200, `"ended": true`)
+	d.Get("/")
+	for name, want := range map[string]uint64{"runs": 2, "ends": 1} {
+		if s := d.want("GET", "/v1/tries/"+name, "", 200, ""); s.Result.Requests != want {
+			t.Errorf("%s has seen %d requests, want %d", name, s.Result.Requests, want)
+		}
+	}
+	wrong = nil
+	if d.apply(time.Now()); len(d.refused) != 0 {
+		t.Errorf("refused: %v", d.refused)
+	}
+	d.want("GET", "/v1/tries/theirs", "", 200, `"ended": false`)
+	d.want("GET", "/v1/tries/late", "", 404, "no such try")
 }

@@ -139,7 +139,7 @@ func (m *module) beginTry(order route.Order, t wanted) (done begun, err error) {
 }
 
 // beaten returns why a try that was begun here does not run: at another edge one was begun in the
-// same instant, of the same name, or the last that there is room for.
+// same instant, of the same name, or the last that there is room for, or this edge cannot try any.
 func (m *module) beaten(order route.Order, try string, o route.Ordered,
 	by control.Operator) (wrong error) {
 	_, err := order(func() (*changes.Change, string, error) {
@@ -151,10 +151,11 @@ func (m *module) beaten(order route.Order, try string, o route.Ordered,
 		case i >= 0:
 			return nil, "", fmt.Errorf("%w (it was begun at %s in the same instant)", errName,
 				running[i].Edge)
-		case len(running) < MaxRuns:
+		}
+		if wrong = m.said.Load().why(&o); wrong == nil {
 			return nil, "", nil // it is over, or was stopped
 		}
-		wrong = errRuns // and it does not begin when another ends
+		// And it does not begin when another ends, or once it can
 		return stop(try, time.Now().Add(MaxTime), by), stopped, nil
 	})
 	return errors.Join(wrong, err)

@@ -171,13 +171,16 @@ func (all Runs) trials() []rules.Trial {
 	return list
 }
 
-// Decided counts a request by what the tries say of it, and appends what is told how the origin
-// answers it.
-func (all Runs) Decided(d *rules.Decision, _ time.Time, to []edge.Told) []edge.Told {
+// Decided counts a request by what the tries say of it that are not over, and appends what is told
+// how the origin answers it.
+func (all Runs) Decided(d *rules.Decision, now time.Time, to []edge.Told) []edge.Told {
 	for t := range d.Trials {
 		for _, r := range all {
 			if r.tally != t.Tally {
 				continue
+			}
+			if !now.Before(r.End()) {
+				break
 			}
 			if told := r.decided(&t); told != nil {
 				to = append(to, told)

@@ -71,6 +71,13 @@ func (o *Order) Is(other *Order) bool {
 	return o.Name == other.Name && o.Version == other.Version && o.Maker == other.Maker
 }
 
+// in is the change in a list by which the try began.
+func (o *Order) in(list []changes.Change) *changes.Change {
+	return &list[slices.IndexFunc(list, func(c changes.Change) bool {
+		return c.Name == o.Name && c.Version == o.Version && c.Maker == o.Maker
+	})]
+}
+
 // Errors of what operators want, beside what is wrong with a rule.
 var (
 	errRuns = &route.StatusError{Status: http.StatusConflict, Text: fmt.Sprintf(
@@ -183,10 +190,7 @@ func inForce(on *config.Config, list []changes.Change,
 	})
 	if len(running) > MaxRuns { // two edges may each have begun the last that there is room for
 		for _, o := range running[MaxRuns:] {
-			i := slices.IndexFunc(list, func(c changes.Change) bool {
-				return c.Name == o.Name && c.Version == o.Version && c.Maker == o.Maker
-			})
-			refused = append(refused, changes.Refused{Change: list[i], Err: errRuns})
+			refused = append(refused, changes.Refused{Change: *o.in(list), Err: errRuns})
 		}
 		running = running[:MaxRuns]
 	}
