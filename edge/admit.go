@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/counter"
@@ -16,7 +15,6 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/seen"
-	"sluice/edge/token/verify"
 	"sluice/mitigation"
 )
 
@@ -218,9 +216,9 @@ func (x *Exchange) judge() *message.Refusal {
 		return nil
 	}
 	d.Plans, d.Known().At = x.snap.plans, x.now
-	if no := x.claims(); no != nil {
-		return no
-	}
+	// The slow ones count who is blocked for its source then, if the block is lifted in this very
+	// moment
+	d.Known().Spared = slices.ContainsFunc(d.Rules, (*rules.Rule).IsSlow) && x.isBlocked()
 	if no := d.AddRules(x.server.secret, x.Request, x.client, x.source); no != nil {
 		return no
 	}
@@ -232,23 +230,6 @@ func (x *Exchange) judge() *message.Refusal {
 	x.measured()
 	x.note()
 	return nil
-}
-
-// claims finds out what the request's token claims, if a rule counts by that. If there are several
-// tokens, it returns the answer to that, unless the rule is only tried.
-func (x *Exchange) claims() *message.Refusal {
-	v := x.snap.tokens
-	if v == nil {
-		return nil
-	}
-	if asks, inForce := x.decision.AsksClaims(); !asks || x.believe(v) || !inForce {
-		return nil
-	}
-	part := key.Part{Kind: key.Header, Name: []byte(strings.ToLower(v.Header()))}
-	if len(part.Name) == 0 {
-		part = key.Part{Kind: key.Cookie, Name: []byte(v.Cookie())}
-	}
-	return part.Refusal()
 }
 
 // note counts the decision, and records its events.
@@ -320,22 +301,7 @@ func (x *Exchange) keyOf(source counter.Source) *key.Counted {
 	return nil
 }
 
-// believe finds out what the request's token claims. That may take a verification, so a source that
-// is blocked whatever it claims is spared: its rules by claims count it for its source then, if the
-// block is lifted in this very moment. It reports false if there are several tokens.
-func (x *Exchange) believe(v *verify.Verifier) bool {
-	if x.isBlocked() {
-		return true
-	}
-	d := &x.decision
-	text, buf, ok := v.Find(x.buf, x.Request)
-	if x.buf = buf; ok {
-		d.Claims = v.Verify(text, x.now)
-	}
-	return ok
-}
-
-// isBlocked reports whether one of the rules blocks the source, whatever it claims.
+// isBlocked reports whether one of the rules blocks the source, whatever it requests.
 func (x *Exchange) isBlocked() bool {
 	return slices.ContainsFunc(x.decision.Rules, x.isBlockedBy)
 }

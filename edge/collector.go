@@ -43,12 +43,6 @@ func (snap *snapshot) collect(to metric.Sink) {
 		"How many sets of rules have been in force.")
 	to.Gauge(float64(snap.hash), "sluice_config_hash",
 		"Stands for the rules in force: the same number on edges with the same rules.")
-	verified := uint64(0)
-	if snap.tokens != nil {
-		verified = snap.tokens.Verified()
-	}
-	to.Count(verified, "sluice_token_verifications_total",
-		"Signatures of tokens that were verified: once for each token, as long as it is remembered.")
 }
 
 // collectLeaves gives what single numbers some rooms have.

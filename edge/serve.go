@@ -309,12 +309,9 @@ func (x *Exchange) count(failed bool) {
 	x.server.stats.seconds.Observe(int64(x.front.Wrote().Sub(x.now)))
 }
 
-// counted adds the names of headers that rules, or the verifier of tokens, have looked at.
+// counted adds the names of headers that rules have looked at.
 func (x *Exchange) counted(names *message.Names) {
 	x.decision.AddHeaders(names)
-	if v := x.snap.tokens; v != nil && v.Header() != "" {
-		names.Add([]byte(v.Header()))
-	}
 	for _, name := range x.snap.tags {
 		names.Add(name)
 	}

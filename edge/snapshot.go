@@ -18,7 +18,6 @@ import (
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
-	"sluice/edge/token/verify"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -61,7 +60,6 @@ type snapshot struct {
 	sheds    []*rules.Rule
 	plans    *plans.Snapshot                 // which client is on which plan; nil: none
 	refusals map[*rules.Text]*message.Common // but for variants of rules
-	tokens   *verify.Verifier                // nil: no rule needs a claim
 	// Names of headers that tell origins what is over a limit: those of clients are dropped
 	tags [][]byte
 	// And of those in which origins say what a request costs: no client sees them
@@ -152,9 +150,6 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 		return nil, err
 	}
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
-		return nil, err
-	}
-	if now.tokens, err = verifier(c, set, before); err != nil {
 		return nil, err
 	}
 	for _, r := range set.Rules {
@@ -299,28 +294,6 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 		s.registerRules(next.rules, next.sources)
 	}
 	s.snap.Store(&next)
-}
-
-// verifier is what verifies tokens, or nil if no rule needs their claims.
-func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verifier, error) {
-	claims := set.Claims()
-	if !c.JWT.Is() {
-		if len(claims) > 0 {
-			return nil, errors.New("a rule has the key jwt:" + claims[0] +
-				", but nothing says which tokens are believed: give jwt.keys_file")
-		}
-		return nil, nil
-	}
-	var had *verify.Verifier
-	if before != nil {
-		had = before.tokens
-	}
-	// Without such a rule as well: a wrong file is reported
-	v, err := verify.Load(c.JWT, claims, had)
-	if len(claims) == 0 {
-		v = nil
-	}
-	return v, err
 }
 
 // carryOver records the mitigations that are void under the new rules, and lifts those that no

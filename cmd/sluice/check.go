@@ -22,7 +22,6 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/operator"
 	"sluice/edge/regular"
-	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 	"sluice/pop/secret"
@@ -205,17 +204,18 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 		}
 	}
 	doubtful = append(doubtful, originsHere(c)...)
-	hmac := ""
-	if token.IsSecret(c.JWT.Algorithms[0]) {
-		hmac = c.JWT.KeysFile
-	}
-	secrets := map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac,
+	secrets := map[string]string{"admin_token_file": c.AdminTokenFile,
 		"pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile,
 		"etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile,
 		"plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")}
 	for _, s := range services {
 		if secrets[s.Name+".key_file"] = s.KeyFile; s.TokenFile != nil {
 			secrets[s.Name+".token_file"] = *s.TokenFile
+		}
+	}
+	for _, f := range c.Files() {
+		if f.Secret {
+			secrets[f.Setting] = f.Path
 		}
 	}
 	for what, file := range secrets {

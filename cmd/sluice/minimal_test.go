@@ -16,6 +16,7 @@ func TestMinimal(t *testing.T) {
 		"access_log":                {"access_log: {file: /dev/null}\n", "the access log"},
 		"acme.hosts":                {"listen_tls: ':8443'\nstate_dir: /tmp\nacme: {hosts: [a.example], agree: true}\n", "ACME"},
 		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
+		"jwt.keys_file":             {"jwt: {keys_file: /keys}\n", "JSON Web Tokens"},
 		"limit_api.listen":          {"limit_api: {listen: '127.0.0.1:1'}\n", "the limit API"},
 		"listen.redirect":           {"listen: {address: '127.0.0.1:1', redirect: 443}\n", "redirects to https"},
 		"lists":                     {"lists: [{name: a, file: /a}]\n", "named lists"},

@@ -20,6 +20,7 @@ import (
 	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
 	"sluice/edge/modules/suggest"
+	"sluice/edge/modules/tokens"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/try"
 	"sluice/edge/modules/verified"
@@ -35,7 +36,7 @@ import (
 // PoP believe; nil: this process's alone.
 func modules(offline bool, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
-		pages.Module(), lists.Module(offline), geo.Module(geo.Checked),
+		pages.Module(), lists.Module(offline), tokens.Module(), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
 		acme.Module(), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(),

@@ -288,7 +288,7 @@ func (d *daemon) makeReloader() error {
 		d.reload.files = append(d.reload.files, &d.secret.files)
 	}
 	if files := d.flags.files.Load(); files != nil {
-		d.reload.last = files.Text() + d.reload.keys()
+		d.reload.last = files.Text() + d.reload.beside()
 	}
 	return d.reload.catchUp()
 }

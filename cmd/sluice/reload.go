@@ -67,14 +67,14 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	for _, f := range r.files {
 		f.look(time.Now())
 	}
-	keys := r.keys() // before it is read for use, so that a later change of it is seen as one
+	beside := r.beside() // before it is read for use, so that a later change of it is seen as one
 	c, err := r.flags.load()
 	if err != nil {
 		c = nil
 	}
 	if files := r.flags.files.Load(); files != nil {
 		r.mu.Lock()
-		r.last = files.Text() + keys
+		r.last = files.Text() + beside
 		r.mu.Unlock()
 	}
 	defer r.modules.Reload(ctx, c)() // it may take its time: changes of operators go on
@@ -305,25 +305,23 @@ func (r *reloader) read() string {
 	return r.last
 }
 
-// content is what the files say by now from which the configuration was read, and that with keys of
-// tokens that it names.
+// content is what the files say by now from which the configuration was read, and those that
+// modules read with it.
 func (r *reloader) content() string {
 	files := r.flags.files.Load()
 	if files == nil {
 		return ""
 	}
-	return files.Now() + r.keys()
+	return files.Now() + r.beside()
 }
 
-// keys is what the file with keys of tokens says.
-func (r *reloader) keys() string {
-	file := r.server.Config().JWT.KeysFile
-	if file == "" {
-		return ""
+// beside is what the files of modules say.
+func (r *reloader) beside() (all string) {
+	for _, f := range r.server.Config().Files() {
+		text, err := os.ReadFile(f.Path)
+		if all += "\x00" + string(text); err != nil {
+			all += "\x00" + err.Error()
+		}
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "\x00\x00" + err.Error()
-	}
-	return "\x00" + string(text)
+	return all
 }

@@ -85,7 +85,7 @@ func TestTry(t *testing.T) {
 		"try show other":                   "no such try",
 		"try stop try-1":                   "no such try",
 		"try limt=5":                       "limt",
-		"try limit=5 key=jwt:sub":          "jwt.keys_file",
+		"try limit=5 key=jwt:sub":          "key: jwt:sub: nothing says which tokens are believed: give jwt: {keys_file: FILE}",
 		"try limit=5 plans.pro=3":          "plans",
 		"try limit=5 --for 1000h":          "--for",
 		"try window=1m":                    "limit",

@@ -19,7 +19,6 @@ import (
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
-	"sluice/edge/token"
 	"sluice/edge/upstream"
 )
 
@@ -66,8 +65,6 @@ type Config struct {
 	// Answers carry Sluice-Verdict
 	VerdictHeader bool              `json:"verdict_header" reload:"yes"`
 	Plans         rules.PlansConfig `json:"plans"`
-	// Which tokens are believed, where rules count by what they claim
-	JWT token.Config `json:"jwt" reload:"yes"`
 
 	// Modules are the features whose settings the configuration was read with, and Settings what
 	// their sections say, by their names.
@@ -162,8 +159,6 @@ func Default() *Config {
 		Plans:  rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		Source: address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		HTTP2:  HTTP2{Enabled: true, MaxStreams: 128},
-		JWT: token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"},
-			Leeway: 30 * time.Second},
 		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
 			HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},

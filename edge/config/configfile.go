@@ -77,7 +77,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 	f["deny"] = r.group("deny", &c.Deny, &c.DenyMarked)
 	f["allow"] = r.group("allow", &c.Allow, &c.AllowMarked)
 	f["origins"] = r.each("origins", func(n ast.Node) { r.origin(n, c) })
-	f["jwt"] = func(n ast.Node) { r.jwt(n, &c.JWT) }
 	f["plans"] = func(n ast.Node) { r.plans(n, &c.Plans) }
 	f["rules"] = r.each("rules", func(n ast.Node) { r.rule(n, c, names) })
 	seen := r.mapping(n, "configuration", r.sections(n, c, f))
@@ -100,11 +99,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 		}
 	}
 	r.findFacts(c)
-	if r.claim != nil && !c.JWT.Is() {
-		r.fail(r.claim,
-			"key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}",
-			scalar(r.claim))
-	}
 }
 
 // An option is a setting whose part a program may be built without.

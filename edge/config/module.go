@@ -41,10 +41,29 @@ type Module struct {
 	InKernel func(*Config) bool
 	// Service returns what programs call at a listener of the module's; nil: nothing.
 	Service func(*Config) Service
+	// Files are those that the module reads as a configuration comes into force; nil: there are
+	// none. When what one says changes, the configuration is put in force anew.
+	Files func(*Config) []File
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.
 	Check func(*Config) error
 	// Weaknesses are what will hurt one day, a sentence each; nil: nothing can.
 	Weaknesses func(*Config) []string
+}
+
+// A File is one that a setting names. Of a secret one sluice check says if others can read it.
+type File struct {
+	Setting, Path string
+	Secret        bool
+}
+
+// Files are those that modules read as the configuration comes into force.
+func (c *Config) Files() (list []File) {
+	for _, m := range c.Modules {
+		if m.Files != nil {
+			list = append(list, m.Files(c)...)
+		}
+	}
+	return list
 }
 
 // A Content is a file that the configuration names, and what it says.

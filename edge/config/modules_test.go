@@ -18,6 +18,7 @@ import (
 	"sluice/edge/modules/pages"
 	"sluice/edge/modules/ratelimit"
 	"sluice/edge/modules/redirect"
+	"sluice/edge/modules/tokens"
 	"sluice/edge/modules/tracing"
 	"sluice/edge/modules/verified"
 	"sluice/edge/modules/wall"
@@ -26,7 +27,7 @@ import (
 // TestMain names the modules by which the pages, the schema and the errors are made: those of
 // cmd/sluice/modules.go.
 func TestMain(m *testing.M) {
-	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), ja4.Module(),
+	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), tokens.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
 		lists.Module(true), acme.Module(), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())

@@ -391,11 +391,8 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 			r.fail(n, "key: %s is there twice: remove one", text)
 			return
 		}
-		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
-			r.claim = n
-		}
 		if f := part.Fact(); f != nil {
-			r.asked = append(r.asked, asked{n, "key", f.Name, ""})
+			r.asked = append(r.asked, asked{n, "key", f.Name, part.Argument()})
 		}
 		*to = append(*to, text)
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -21,10 +20,6 @@ func Shown(c *Config) map[string]any {
 	all["listen"], all["listen_tls"] = shownListeners(c.Listen), shownListeners(c.ListenTLS)
 	all["deny"] = shownGroup(c.Deny, c.DenyMarked)
 	all["allow"] = shownGroup(c.Allow, c.AllowMarked)
-	all["jwt"] = map[string]any{"keys_file": cmp.Or(c.JWT.KeysFile, "none"),
-		"algorithms": append([]string{}, c.JWT.Algorithms...), "issuer": cmp.Or(c.JWT.Issuer, "none"),
-		"audience": cmp.Or(c.JWT.Audience, "none"), "header": cmp.Or(c.JWT.Header, "none"),
-		"cookie": cmp.Or(c.JWT.Cookie, "none"), "leeway": c.JWT.Leeway.String()}
 	for i, o := range c.Origins {
 		if o.Upgrades == nil {
 			all["origins"].([]any)[i].(map[string]any)["upgrades"] = []string{"websocket"}

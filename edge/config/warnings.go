@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 	"sluice/edge/upstream"
 )
@@ -55,7 +56,7 @@ func (c *Config) weaknesses() (all []string) {
 			continue // it counts nothing
 		}
 		if j := slices.IndexFunc(r.Key, func(part string) bool {
-			return isMadeUp(part, &r.Match)
+			return c.isMadeUp(part, &r.Match)
 		}); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
@@ -99,9 +100,10 @@ func (c *Config) weaknesses() (all []string) {
 
 // isMadeUp reports whether a client can write a part of a key anew for each request that a rule is
 // about.
-func isMadeUp(part string, m *match.Config) bool {
+func (c *Config) isMadeUp(part string, m *match.Config) bool {
 	switch {
-	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
+	case part == "source" || part == "global" || slices.ContainsFunc(Facts(c.Modules),
+		func(f *key.Fact) bool { return f.Who != "" && f.IsKey(part) }):
 		return false
 	case part == "host":
 		return len(m.Hosts) == 0 ||

@@ -23,7 +23,6 @@ type reader struct {
 	errs    []error
 	nodes   func(names []string) error // Parser.Nodes
 	planned []ast.Node                 // where rules speak of plans, or begin
-	claim   ast.Node                   // the first key that is made of a token's claim
 	missing map[string]string          // Parser.Missing
 	modules []Module                   // Parser.Modules
 	others  bool                       // Parser.Others
@@ -155,15 +154,6 @@ func (r *reader) kept(what string, check func(string) error, to *string) func(as
 			r.fail(n, "%s: %v", what, err)
 		}
 		*to = text
-	})
-}
-
-// orNone reads the name of a file, say, or none.
-func (r *reader) orNone(what string, to *string) func(ast.Node) {
-	return r.text(what, func(_ ast.Node, text string) {
-		if text != "none" {
-			*to = text
-		}
 	})
 }
 

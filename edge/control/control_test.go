@@ -10,6 +10,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
@@ -24,7 +25,8 @@ func newPlane(t *testing.T, yaml string) *Admin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny), Allow: address.NewGroup(c.Allow)}
+	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny), Allow: address.NewGroup(c.Allow),
+		Facts: []*key.Fact{{Name: "jwt", Argument: "CLAIM"}}}
 	l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Blocks: mitigation.New(1<<10, nil)}
 	return New(Options{Limiter: l, View: func() View { return view }})
 }

@@ -65,12 +65,13 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("edge: key: %w", err)
 		}
-		if text != one.Key && part.Kind != key.Claim {
+		if text != one.Key && part.Argument() == "" {
 			return nil, fmt.Errorf("edge: key: %s is followed by more: say the value as value",
 				part)
 		} else if text != one.Key {
-			if part, err = key.Parse(one.Key, in.Facts...); err != nil { // names of claims are any text
-				return nil, errors.New("edge: key: that is no claim")
+			argument := strings.ToLower(part.Fact().Argument)
+			if part, err = key.Parse(one.Key, in.Facts...); err != nil { // they are any text
+				return nil, errors.New("edge: key: that is no " + argument)
 			}
 		}
 		if slices.ContainsFunc(values, func(v key.Value) bool { return v.Part.IsPart(part) }) {

@@ -61,6 +61,9 @@ func TestClientByKey(t *testing.T) {
 			t.Errorf("%+v: %v", k, err)
 		}
 	}
+	if _, err := c.LookKey(t.Context(), &Key{KeyPart: KeyPart{Key: "jwt:a=b", Value: "c"}}); !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "by jwt:a=b alone") {
+		t.Errorf("a claim whose name has a sign of equality: %v", err)
+	}
 	if _, err := c.BlockKey(key, "asleep", time.Hour, "", Operator{}, now); !errors.Is(err, ErrOff) {
 		t.Errorf("under a rule that is off: %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules/key"
-	"sluice/edge/token"
 	"sluice/mitigation"
 )
 
@@ -22,9 +21,8 @@ type Decision struct {
 	// In the order of Results, of which a rule has one for each of its limits that counts the
 	// client
 	Rules   []*Rule
-	Claims  *token.Claims // the claims of the request's token; nil: it has none that is believed
-	asked   []*Rule       // those that look at values of the request, whatever came of it
-	request key.View      // what rules have looked at
+	asked   []*Rule  // those that look at values of the request, whatever came of it
+	request key.View // what rules have looked at
 	keys    []keyed
 	buf     []byte
 	onPlans []onPlan // of Rules, those that know their clients by plans
@@ -97,7 +95,6 @@ func (d *Decision) Against(source counter.Source) (refused, spared bool) {
 // Reset makes d ready for the next request.
 func (d *Decision) Reset() {
 	d.Decision.Reset()
-	d.Claims = nil
 	d.request.Reset()
 	clear(d.Rules)
 	clear(d.asked)
@@ -240,7 +237,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			if i < 0 {
 				i = len(d.keys)
 				var bad *key.Part
-				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source,
+				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, source,
 					d.buf); bad != nil && r.Observer {
 					continue
 				} else if bad != nil {
@@ -359,15 +356,6 @@ func (d *Decision) Tags(to []message.Field) []message.Field {
 		}
 	}
 	return to
-}
-
-// AsksClaims reports whether one of d.Rules counts by what a token claims, and whether one that is
-// in force does.
-func (d *Decision) AsksClaims() (any, inForce bool) {
-	for _, r := range d.Rules {
-		any, inForce = any || r.claims, inForce || r.claims && !r.Observer
-	}
-	return any, inForce
 }
 
 // TextOf is the text for answers about the limit of a result; of one that came with the request it
@@ -490,6 +478,9 @@ func (d *Decision) AddHeaders(names *message.Names) {
 	}
 	for _, r := range d.Rules {
 		for _, p := range r.Parts {
+			if f := p.Fact(); f != nil && f.From != nil {
+				p = *f.From
+			}
 			if p.Kind == key.Header {
 				names.Add(p.Name)
 			}

@@ -15,6 +15,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/counter/exact"
 	"sluice/edge/limiter"
+	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 )
 
@@ -317,13 +318,11 @@ func (c *Config) specs() (list []spec) {
 // What most rules do not say is in it by a digest, so that names are short. The width of prefixes
 // is part of a source.
 func (c *Config) countsBy() string {
-	key := slices.Clone(c.Key)
-	for i, part := range key {
-		if !strings.HasPrefix(part, "jwt:") { // all other names are the same in either case
-			key[i] = strings.ToLower(part)
-		}
+	parts := slices.Clone(c.Key)
+	for i, part := range parts {
+		parts[i] = key.Fold(part)
 	}
-	name := fmt.Sprintf("%s %s %s", c.Name, strings.Join(key, ","), c.Mode)
+	name := fmt.Sprintf("%s %s %s", c.Name, strings.Join(parts, ","), c.Mode)
 	said := struct {
 		Match match.Config
 		Count Count

@@ -41,15 +41,14 @@ type PlanLimit struct {
 // ParsePlanKey reads PlansConfig.Key, which cannot be one of the facts.
 func ParsePlanKey(text string, facts ...*key.Fact) (key.Part, error) {
 	part, err := key.Parse(text)
-	if slices.ContainsFunc(facts, func(f *key.Fact) bool { return f.IsKey(text) }) {
-		part, err = key.Part{}, nil
+	if i := slices.IndexFunc(facts, func(f *key.Fact) bool { return f.IsKey(text) }); i >= 0 {
+		if part, err = (key.Part{}), nil; facts[i].Who != "" {
+			err = fmt.Errorf("%q: a plan cannot follow from %s: want what a client sends itself, such as header:X-API-Key", text, facts[i].Who)
+		}
 	}
 	switch {
 	case err != nil:
 		return part, err
-	case part.Kind == key.Claim:
-		return part,
-			fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
 	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path ||
 		part.Kind == key.Global:
 		return part,
@@ -479,7 +478,7 @@ func (d *Decision) account(v *planned, secret key.Secret,
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
 		i = len(d.keys)
-		if source, d.buf, bad = secret.Digest(v.key, &d.request, nil, source, d.buf); bad != nil {
+		if source, d.buf, bad = secret.Digest(v.key, &d.request, source, d.buf); bad != nil {
 			return nil, bad
 		}
 		k := keyed{key: v.name, source: source}

@@ -294,7 +294,7 @@ func TestClientKey(t *testing.T) {
 	k := clientKey(t)
 	parts := []key.Part{{Kind: key.Header, Name: []byte("x-key")}}
 	new(key.Names).Add(&parts[0])
-	sent, _, bad := testSecret.Digest(parts, &key.View{Request: &message.Request{Head: *headOf(t, "X-Key: k-1")}}, nil, ip("192.0.2.1"), nil)
+	sent, _, bad := testSecret.Digest(parts, &key.View{Request: &message.Request{Head: *headOf(t, "X-Key: k-1")}}, ip("192.0.2.1"), nil)
 	client, form, known := k.Of("k-1")
 	if bad != nil || !known || client != sent || form != "k-1" {
 		t.Errorf("sent %v, said %v %q", sent, client, form)

@@ -52,11 +52,11 @@ type Rule struct {
 	several bool // not only the request's own source under Rule
 	// By which requests that have it are counted in place of Limits, but for the last, which is for
 	// them; nil: none are
-	apart  *key.Fact
-	claims bool // a part is a claim of a token
-	tag    message.Field
-	level  shedding.Level // of a request under it; a shadow sets none
-	queue  time.Duration
+	apart *key.Fact
+	slow  bool // a part is a fact that may take long to find out
+	tag   message.Field
+	level shedding.Level // of a request under it; a shadow sets none
+	queue time.Duration
 
 	// Of a rule about descriptors: the entry that holds the source's address; less than 0: none
 	address int
@@ -74,11 +74,14 @@ type Rule struct {
 func (r *Rule) AsksTier() bool { return r.Exact != nil || r.InFlight != nil }
 
 // Stalls reports whether the verdict on a request under the rule may have to wait: for the tier,
-// its turn, or a signature.
+// its turn, or a fact.
 func (r *Rule) Stalls() bool {
 	return r.AsksTier() || r.FirstSight == limiter.Wait || r.Config.Action == Delay ||
-		r.Config.Algorithm == LeakyBucket || r.claims
+		r.Config.Algorithm == LeakyBucket || r.slow
 }
+
+// IsSlow reports whether the rule counts by a fact that may take long to find out.
+func (r *Rule) IsSlow() bool { return r.slow }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something
 // else: the rule's name, its key, and whether it enforces, because a shadow counts what it would
@@ -120,7 +123,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			r.Parts = append(r.Parts, part)
-			r.claims = r.claims || part.Kind == key.Claim
+			r.slow = r.slow || part.Fact() != nil && part.Fact().Slow
 			if err := part.Check(); err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
@@ -233,16 +236,16 @@ var Everybody = counter.SourceOfDigest([16]byte{})
 // there is something by which clients are let through.
 func (r *Rule) ForEverybody() bool { return r.apart != nil }
 
-// Claims are the names of claims of tokens by which rules that are not off count.
-func (s *Set) Claims() (names []string) {
+// Arguments are those of a fact by which rules that are not off count.
+func (s *Set) Arguments(f *key.Fact) (list []string) {
 	for _, r := range slices.Concat(s.Rules, s.Trials) {
 		for _, p := range r.Parts {
-			if p.Kind == key.Claim {
-				names = append(names, string(p.Name))
+			if p.Fact() == f {
+				list = append(list, p.Argument())
 			}
 		}
 	}
-	return names
+	return list
 }
 
 // Tags are the names of headers by which rules that are not off tag requests.

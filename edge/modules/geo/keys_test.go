@@ -26,7 +26,7 @@ func TestKeysOfOtherVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		view := &key.View{Client: netip.MustParseAddr("192.0.2.1")}
-		if got, _, _ := secret.Digest([]key.Part{part}, view, nil, counter.Source{}, nil); got.String() != test.want {
+		if got, _, _ := secret.Digest([]key.Part{part}, view, counter.Source{}, nil); got.String() != test.want {
 			t.Errorf("%s: a request is counted for %v, want %v", name, got, test.want)
 		}
 		value, err := key.ParseValue(part, test.value, nil)

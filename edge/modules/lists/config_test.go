@@ -26,8 +26,8 @@ func TestSpokenOf(t *testing.T) {
 		"lists: [{name: l, file: /l, max_bytes: 1}]":                                "f.yaml:1:40: lists.max_bytes: 1 is out of range: want 1024 to 1073741824 bytes",
 		"lists: [{name: l, file: /l, column: '0'}]":                                 `f.yaml:1:37: lists.column: "0" is no column: want its name in the first row, or its number, from 1`,
 		"lists: [{name: '..', file: /l}, {name: l, file: /l}, {name: l, url: 'x'}]": `f.yaml:1:16: lists.name: ".." is not possible: want 1 to 64 letters, digits, dots, dashes or underscores` + "\n" + "f.yaml:1:61: lists.name: l is the name of the list at line 1 already: choose another\n" + `f.yaml:1:69: lists.url: "x" is no URL of a list: want one such as https://lists.example/partners.txt`,
-		"lists: [{name: l, file: /l}]\nrules: [{name: a, limit: 1, key: list}]":     `f.yaml:2:34: key: "list" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`,
-		"lists: [{name: l, file: /l}]\nplans: {key: list}":                          `f.yaml:2:14: plans.key: "list" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`,
+		"lists: [{name: l, file: /l}]\nrules: [{name: a, limit: 1, key: list}]":     `f.yaml:2:34: key: "list" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global`,
+		"lists: [{name: l, file: /l}]\nplans: {key: list}":                          `f.yaml:2:14: plans.key: "list" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global`,
 	} {
 		if _, err := parsed(text); err == nil || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)

@@ -103,14 +103,10 @@ func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
 	if err == nil {
 		err = set.Try([]rules.Trial{{Config: rule}}, on.RuleDefaults())
 	}
-	switch {
-	case err != nil:
-		return rule, errors.New(strings.ReplaceAll(err.Error(), prefix+name, name))
-	case len(set.Claims()) > 0 && !on.JWT.Is():
-		return rule,
-			fmt.Errorf("key: %s: nothing says which tokens are believed: give jwt.keys_file in the configuration", strings.Join(rule.Key, ", "))
+	if err != nil {
+		err = errors.New(strings.ReplaceAll(err.Error(), prefix+name, name))
 	}
-	return rule, nil
+	return rule, err
 }
 
 // checkTime returns what is wrong with how long a try is to run.

@@ -1,6 +1,7 @@
 package try
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -223,6 +224,8 @@ func TestInForce(t *testing.T) {
 
 // What is wrong with a rule is said with its field, and what would do something to requests is left out.
 func TestParse(t *testing.T) {
+	with := config.Default()
+	with.Modules = []config.Module{{Facts: []*key.Fact{{Name: "moon"}}, Lacks: func(*config.Config, string, string) error { return errors.New("nobody says where it is") }}}
 	for text, want := range map[string]string{
 		`{}`:                                "limit",
 		`{"limit":0}`:                       "limit",
@@ -231,12 +234,12 @@ func TestParse(t *testing.T) {
 		`{"limit":5,"check":"sync"}`:        "check: sync",
 		`{"limit":5,"plans":{"pro":9}}`:     "plans",
 		`{"limit":5,"concurrency":3}`:       "concurrency",
-		`{"limit":5,"key":["jwt:sub"]}`:     "jwt.keys_file",
+		`{"limit":5,"key":["moon"]}`:        "rule n: key: nobody says where it is",
 		`{"limit":5,"key":["header:"]}`:     "header:",
 		`{"limit":5,"match":{"path":"~("}}`: "regular expression",
 		`{"limit":5,"concurrency":0}`:       "",
 	} {
-		rule, err := Parse(config.Default(), "n", []byte(text))
+		rule, err := Parse(with, "n", []byte(text))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "try:")) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}

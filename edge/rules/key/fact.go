@@ -34,6 +34,20 @@ type Fact struct {
 	Noun string
 	// Lacks says why no request can have a value, or, of "", any; nil: each can be there.
 	Lacks func(value string) error
+	// Argument is what stands behind the name in a key, after a colon, such as CLAIM; "": nothing. Of
+	// returns what of a value it names; nil: nothing. What is empty is a value.
+	Argument string
+	Of       func(value, argument []byte) []byte
+	// Who is what the fact is, such as "a token's claim", if it tells one client from others and no
+	// client can make it up; "": it does not, or can be.
+	Who string
+	// Slow reports that Find may take long: a source that is blocked whatever it finds is spared it,
+	// and a connection of HTTP/2 goes on with other requests meanwhile. It is of keys alone.
+	Slow bool
+	// From is the header or cookie that it follows from. Where a request has that in a way that
+	// origins may not read alike, Find sets View.Unclear; a rule that asks refuses the request then.
+	// nil: it follows from something else.
+	From *Part
 	// Kind is that of keys which had the fact before it was one, and Form appends what they hash of
 	// a value; nil: the value. So versions side by side count alike. 0: keys hash its name as well,
 	// so that no two facts have one digest.
@@ -42,7 +56,21 @@ type Fact struct {
 }
 
 // IsKey reports whether a text is the part of a key that the fact is.
-func (f *Fact) IsKey(text string) bool { return f.Name == text && f.Noun == "" }
+func (f *Fact) IsKey(text string) bool {
+	if f.Argument == "" {
+		return f.Name == text && f.Noun == ""
+	}
+	name, argument, _ := strings.Cut(text, ":")
+	return f.Name == name && isArgument(argument)
+}
+
+// isArgument reports whether a key may have that behind the name of a fact. It is one whole: claims
+// have dots in their names (https://example.com/plan), so a dotted path could mean two.
+func isArgument(text string) bool {
+	return text != "" && len(text) <= 128 && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || r == ',' || r == '"'
+	})
+}
 
 // code is what begins what a key hashes of the fact.
 func (f *Fact) code() byte {
@@ -121,19 +149,30 @@ func (f *Fact) Values(texts []string) (list []string, err error) {
 type found struct {
 	fact     *Fact
 	from, to int // in View.facts
+	unclear  bool
 }
 
 // Fact is a fact's value of the request; nil: it is not known. It is valid until Reset.
 func (v *View) Fact(f *Fact) []byte {
+	value, _ := v.find(f)
+	return value
+}
+
+// find is Fact, and reports whether it is clear what the request has.
+func (v *View) find(f *Fact) (value []byte, clear bool) {
 	for i := range v.found {
 		if k := &v.found[i]; k.fact == f {
-			return v.value(k)
+			return v.value(k), !k.unclear
 		}
 	}
+	if f.Slow && v.Spared {
+		return nil, true
+	}
+	v.Unclear = false
 	from := len(v.facts)
 	v.facts = f.Find(v.facts, v)
-	v.found = append(v.found, found{f, from, len(v.facts)})
-	return v.value(&v.found[len(v.found)-1])
+	v.found = append(v.found, found{f, from, len(v.facts), v.Unclear})
+	return v.value(&v.found[len(v.found)-1]), !v.Unclear
 }
 
 func (v *View) value(k *found) []byte {

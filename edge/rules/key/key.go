@@ -16,13 +16,12 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/message"
-	"sluice/edge/token"
 )
 
 // A Part is one part of a request by which a rule distinguishes sources.
 type Part struct {
 	Kind  Kind
-	Name  []byte // of the header, cookie, parameter or claim
+	Name  []byte // of the header, cookie, parameter or fact
 	Depth int    // of a path: how many segments; 0: all
 
 	fact  *Fact  // of Known
@@ -41,9 +40,9 @@ const (
 	Host
 	Path
 	Global
-	Claim
+	_          // of a fact that has one of its own (Fact.Kind)
 	Descriptor // all entries of one; no part of a request has it
-	_          // of facts that have one of their own (Fact.Kind)
+	_          // of facts as well
 	_
 	Known // a Fact, by its name
 
@@ -54,14 +53,13 @@ const (
 
 func (k Kind) String() string {
 	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query",
-		Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor",
-		Known: "fact"}[k]
+		Host: "host", Path: "path", Global: "global", Descriptor: "descriptor", Known: "fact"}[k]
 }
 
 // Forms are what a part of a key can be, beside facts.
 const Forms = forms + " or global"
 
-const forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM"
+const forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS"
 
 // Parse reads one of Forms, or the name of one of the facts.
 func Parse(text string, facts ...*Fact) (Part, error) {
@@ -89,8 +87,6 @@ func Parse(text string, facts ...*Fact) (Part, error) {
 		return Part{Kind: Header, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsName([]byte(name)):
 		return Part{Kind: Cookie, Name: []byte(name)}, nil
-	case named && kind == "jwt" && isClaim(name):
-		return Part{Kind: Claim, Name: []byte(name)}, nil
 	}
 	return Part{}, fmt.Errorf("%q is not possible: want "+FormsWith(facts), text)
 }
@@ -99,7 +95,10 @@ func Parse(text string, facts ...*Fact) (Part, error) {
 func FormsWith(facts []*Fact) string {
 	list := forms
 	for _, f := range facts {
-		if f.IsKey(f.Name) {
+		switch {
+		case f.Argument != "":
+			list += ", " + f.Name + ":" + f.Argument
+		case f.IsKey(f.Name):
 			list += ", " + f.Name
 		}
 	}
@@ -129,13 +128,17 @@ func Has(key []string, part string) bool {
 	})
 }
 
-// isClaim reports whether a key may be made of a claim of that name. It is the whole name, of a
-// claim at the top: names have dots themselves (https://example.com/plan), so a dotted path could
-// mean two claims.
-func isClaim(name string) bool {
-	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || r == ',' || r == '"'
-	})
+// Fold is a part in the form that is the same of all that mean the same: in small letters, but for
+// an argument of a fact.
+func Fold(text string) string {
+	switch kind, _, named := strings.Cut(text, ":"); kind {
+	case Header.String(), Cookie.String(), Query.String(), Path.String():
+	default:
+		if named {
+			return text
+		}
+	}
+	return strings.ToLower(text)
 }
 
 // A Secret keys the digests of what clients send, so that no client can make two values that count
@@ -149,15 +152,14 @@ func NewSecret(b [16]byte) Secret {
 
 // Digest is the source that a rule counts a request for when its key is more than the source. Every
 // part goes in with its kind and length, so that no two lists of values run together. A header,
-// cookie, parameter or host that is missing, or does not go to the origin, a claim without a valid
-// signature, and a fact that is not known, names no client: then the request counts for its source,
-// apart from every value that a client could send. One that is there and empty is a value like
-// others.
+// cookie, parameter or host that is missing, or does not go to the origin, and a fact that is not
+// known, names no client: then the request counts for its source, apart from every value that a
+// client could send. One that is there and empty is a value like others.
 //
 // It returns the part that is there several times with different values, of which origins take one
 // or another, or in a form that they may not read alike: so a path whose readings differ in what
 // the key has of it. nil: there is none.
-func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source,
+func (k Secret) Digest(parts []Part, v *View, source counter.Source,
 	buf []byte) (counter.Source, []byte, *Part) {
 	buf = buf[:0]
 	for i := range parts {
@@ -166,13 +168,7 @@ func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source count
 		buf = append(buf, p.code(), 0, 0, 0, 0)
 		value := len(buf)
 		var there, ok bool
-		if p.Kind == Claim {
-			said := claims.Of(p.Name)
-			buf, there, ok = append(buf, said...), said != nil, true
-		} else {
-			buf, there, ok = p.append(buf, v)
-		}
-		if !ok {
+		if buf, there, ok = p.append(buf, v); !ok {
 			return counter.Source{}, buf, p
 		}
 		if there {
@@ -236,8 +232,11 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 		buf, ok = p.appendPath(buf, v.Request)
 		return buf, true, ok
 	case Known:
-		value := v.Fact(p.fact)
-		return p.fact.appendForm(buf, value), value != nil, true
+		value, clear := v.find(p.fact)
+		if p.fact.Of != nil {
+			value = p.fact.Of(value, p.argument())
+		}
+		return p.fact.appendForm(buf, value), value != nil, clear
 	}
 	for at := range message.Splits {
 		if at != message.Ampersands && (p.Kind != Query || !v.Differs(at)) {
@@ -328,6 +327,9 @@ func (p *Part) IsCredentials() bool { return p.Kind == Header && string(p.Name) 
 
 // Refusal is the answer to a request that has a part in a way that origins may not read alike.
 func (p *Part) Refusal() *message.Refusal {
+	if p.fact != nil && p.fact.From != nil {
+		return p.fact.From.Refusal()
+	}
 	code, what := p.Kind.String(), "The "+p.Kind.String()+" "+string(p.Name)
 	switch p.Kind {
 	case Header:
@@ -349,6 +351,16 @@ func (p *Part) Refusal() *message.Refusal {
 // Fact is the one that the part is; nil: it is none.
 func (p *Part) Fact() *Fact { return p.fact }
 
+// Argument is what the part says behind the name of its fact; "": nothing.
+func (p *Part) Argument() string { return string(p.argument()) }
+
+func (p *Part) argument() []byte {
+	if p.fact == nil || p.fact.Argument == "" {
+		return nil
+	}
+	return p.Name[len(p.fact.Name)+1:]
+}
+
 // code is what begins what a key hashes of the part.
 func (p *Part) code() byte {
 	if p.fact != nil {
@@ -362,5 +374,5 @@ func (p *Part) Check() error {
 	if p.fact == nil {
 		return nil
 	}
-	return p.fact.Check("")
+	return p.fact.Check(p.Argument())
 }

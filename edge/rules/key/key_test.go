@@ -38,7 +38,7 @@ func TestDigest(t *testing.T) {
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
 	of := func(secretByte byte, source counter.Source, p []Part, lines ...string) counter.Source {
-		s, _, bad := NewSecret([16]byte{secretByte}).Digest(p, &View{Request: &message.Request{Head: *headOf(t, lines...)}}, nil, source, nil)
+		s, _, bad := NewSecret([16]byte{secretByte}).Digest(p, &View{Request: &message.Request{Head: *headOf(t, lines...)}}, source, nil)
 		if bad != nil {
 			t.Fatalf("%q: no digest, for %s", lines, bad)
 		}

@@ -22,9 +22,6 @@ type Value struct {
 // head.
 const maxNamed = 32 << 10
 
-// maxClaim is how long a claim may be that counts (sluice/edge/token).
-const maxClaim = 256
-
 // errUnread says that no request with such a value is counted by it. It does not repeat the value,
 // which may be a secret.
 var errUnread = errors.New("an edge refuses requests that have the value so, because servers read it differently: want what the client sends")
@@ -68,12 +65,6 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 			return v, fmt.Errorf("the value of %s: %w", p, err)
 		}
 		v.form = p.fact.appendForm(nil, []byte(value))
-	case Claim:
-		if len(text) > maxClaim {
-			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by",
-				p, maxClaim)
-		}
-		v.form = []byte(text)
 	default:
 		var token int
 		v.form, token, ok = p.Form(nil, []byte(text))

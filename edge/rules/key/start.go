@@ -92,15 +92,17 @@ type Counted struct {
 }
 
 // Look looks at what Digest has hashed for a key of these parts: whether that names a client by
-// something that clients choose, a header, a cookie, a parameter or a claim, or the key has none of
-// these; and the first n characters of the first of them.
+// something of theirs, a header, a cookie, a parameter or who they are (Fact.Who), or the key has
+// none of these; and the first n characters of the first of them.
 func Look(parts []Part, hashed []byte, n int) (start Start, named bool) {
 	named = true
 	for i := range parts {
 		chosen := false
-		switch parts[i].Kind {
-		case Header, Cookie, Query, Claim:
+		switch p := &parts[i]; p.Kind {
+		case Header, Cookie, Query:
 			chosen = true
+		case Known:
+			chosen = p.fact.Who != ""
 		}
 		if Kind(hashed[0]) == Source { // it counts for its address
 			named = named && !chosen

@@ -43,7 +43,7 @@ func TestLook(t *testing.T) {
 	} {
 		parts, _ := partsOf(t, test.key...)
 		q := &message.Request{Head: *headOf(t, test.lines...), Target: []byte("/a"), Path: []byte("/a")}
-		_, hashed, _ := NewSecret([16]byte{7}).Digest(parts, &View{Request: q}, nil, ip("192.0.2.1"), nil)
+		_, hashed, _ := NewSecret([16]byte{7}).Digest(parts, &View{Request: q}, ip("192.0.2.1"), nil)
 		if start, named := Look(parts, hashed, 4); start.String() != test.start || named != test.named {
 			t.Errorf("%v of %v: %q and %t", test.key, test.lines, start, named)
 		}

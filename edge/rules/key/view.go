@@ -36,6 +36,8 @@ type View struct {
 	Request *message.Request
 	Client  netip.Addr // for facts
 	At      time.Time  // when the request is judged, for facts that end
+	Spared  bool       // facts that are slow are not asked for, and so not known
+	Unclear bool       // see Fact.From
 
 	names      *Names // for which there is room
 	headers    values
@@ -74,7 +76,7 @@ const short = 64
 
 // Reset forgets the request.
 func (v *View) Reset() {
-	v.Request = nil
+	v.Request, v.Spared = nil, false
 	v.facts, v.found = v.facts[:0], v.found[:0]
 	if v.queried {
 		for at := range v.parameters {

@@ -19,4 +19,4 @@ const Challenge rules.Action = "challenge"
 // Missing is what a minimal program is built without, by the setting that needs it: see
 // config.Parser.
 var Missing = map[string]string{"geo.country": "MaxMind's databases",
-	"geo.asn": "MaxMind's databases", "lists": "named lists"}
+	"geo.asn": "MaxMind's databases", "jwt.keys_file": "JSON Web Tokens", "lists": "named lists"}

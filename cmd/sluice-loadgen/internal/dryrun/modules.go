@@ -8,14 +8,15 @@ import (
 	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/lists"
+	"sluice/edge/modules/tokens"
 	"sluice/edge/modules/verified"
 )
 
 // Modules are the features of an edge that rules may speak of, as far as files have them: nothing
 // of them runs here.
 func Modules() edge.Modules {
-	return edge.Modules{lists.Module(false), geo.Module(geo.Checked), ja4.Module(), verified.Module(nil),
-		challenge.Module(nil), challenge.WhenModule()}
+	return edge.Modules{lists.Module(false), tokens.Module(), geo.Module(geo.Checked), ja4.Module(),
+		verified.Module(nil), challenge.Module(nil), challenge.WhenModule()}
 }
 
 // Missing is empty: this program has all parts.

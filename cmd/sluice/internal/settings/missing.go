@@ -10,6 +10,7 @@ var missing = map[string]string{
 	"etcd.endpoints":            "etcd",
 	"geo.asn":                   "MaxMind's databases",
 	"geo.country":               "MaxMind's databases",
+	"jwt.keys_file":             "JSON Web Tokens",
 	"lists":                     "named lists",
 	"limit_api.listen":          "the limit API",
 	"listen.redirect":           "redirects to https",

@@ -1,4 +1,4 @@
-package verify
+package tokens
 
 import (
 	"crypto"
@@ -15,13 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"sluice/edge/token"
 )
 
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -58,14 +57,21 @@ func publicPEM(t testing.TB, public any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-func load(t testing.TB, text []byte, c token.Config, claims ...string) *Verifier {
+func load(t testing.TB, text []byte, c Settings, claims ...string) *Verifier {
 	t.Helper()
 	c.KeysFile = file(t, text)
-	v, err := Load(c, claims, nil)
+	v, err := read(&c, new(atomic.Uint64))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return v.keep(claims, nil)
+}
+
+func (c *Claims) of(claim string) []byte {
+	if c == nil {
+		return nil
+	}
+	return of(c.values, []byte(claim))
 }
 
 type claims = map[string]any
@@ -82,7 +88,7 @@ func ecKey(t testing.TB) *ecdsa.PrivateKey {
 // What is believed, and when. Each token is asked for twice, because the second answer comes out of the tables.
 func TestVerify(t *testing.T) {
 	ours, theirs := ecKey(t), ecKey(t)
-	v := load(t, publicPEM(t, ours.Public()), token.Config{Algorithms: []string{"ES256"}, Issuer: "us", Audience: "api", Leeway: 30 * time.Second}, "sub", "n", "ok", "list")
+	v := load(t, publicPEM(t, ours.Public()), Settings{Algorithms: algorithms{"ES256"}, Issuer: "us", Audience: "api", Leeway: 30 * time.Second}, "sub", "n", "ok", "list")
 	base := func(more claims) claims {
 		c := claims{"iss": "us", "aud": []string{"other", "api"}, "sub": "anna", "exp": at.Add(time.Minute).Unix()}
 		for name, value := range more {
@@ -130,7 +136,7 @@ func TestVerify(t *testing.T) {
 	}
 	for _, s := range steps {
 		for n := range 2 {
-			if got := v.Verify(s.token, at.Add(s.after)).Of([]byte("sub")); string(got) != s.want {
+			if got := v.Verify(s.token, at.Add(s.after)).of("sub"); string(got) != s.want {
 				t.Errorf("%s, time %d: %q, want %q", s.name, n+1, got, s.want)
 			}
 		}
@@ -159,7 +165,7 @@ func TestKeySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := load(t, set, token.Config{Algorithms: []string{"ES256", "EdDSA", "RS256", "PS256"}}, "sub")
+	v := load(t, set, Settings{Algorithms: algorithms{"ES256", "EdDSA", "RS256", "PS256"}}, "sub")
 	who := claims{"sub": "a"}
 	for _, s := range []struct {
 		name  string
@@ -222,23 +228,27 @@ func TestKeyFiles(t *testing.T) {
 		{"nothing", "ES256", nil, "neither public keys"},
 		{"an empty set", "ES256", []byte(`{"keys": []}`), "no key in it"},
 	} {
-		_, err := Load(token.Config{KeysFile: file(t, s.text), Algorithms: strings.Fields(s.algorithms)}, nil, nil)
+		of := Settings{KeysFile: file(t, s.text)}
+		for a := range strings.FieldsSeq(s.algorithms) {
+			of.Algorithms = append(of.Algorithms, algorithm(a))
+		}
+		_, err := read(&of, new(atomic.Uint64))
 		if err == nil != (s.want == "") || err != nil && !strings.Contains(err.Error(), s.want) {
 			t.Errorf("%s: %v, want %q", s.name, err, s.want)
 		}
 	}
-	v := load(t, many(maxTries), token.Config{Algorithms: []string{"ES256"}}, "sub")
+	v := load(t, many(maxTries), Settings{Algorithms: algorithms{"ES256"}}, "sub")
 	forged := sign(t, "ES256", "", ec, claims{"sub": "a"})
 	for range 2 {
 		if v.Verify(forged, at) != nil {
 			t.Error("a token that nobody has signed is believed")
 		}
 	}
-	if v.Verified() != maxTries {
-		t.Errorf("a token that nobody has signed costs %d verifications, want %d", v.Verified(), maxTries)
+	if v.verified.Load() != maxTries {
+		t.Errorf("a token that nobody has signed costs %d verifications, want %d", v.verified.Load(), maxTries)
 	}
-	v = load(t, secret, token.Config{Algorithms: []string{"HS256"}}, "sub")
-	if got := v.Verify(sign(t, "HS256", "", secret[:32], claims{"sub": "a"}), at).Of([]byte("sub")); string(got) != "a" {
+	v = load(t, secret, Settings{Algorithms: algorithms{"HS256"}}, "sub")
+	if got := v.Verify(sign(t, "HS256", "", secret[:32], claims{"sub": "a"}), at).of("sub"); string(got) != "a" {
 		t.Errorf("a token of the secret: %q, want a", got)
 	}
 }
@@ -246,7 +256,7 @@ func TestKeyFiles(t *testing.T) {
 // A header that is long costs nothing, because reading one costs more than a signature.
 func TestLongHeader(t *testing.T) {
 	key := ecKey(t)
-	v := load(t, publicPEM(t, key.Public()), token.Config{Algorithms: []string{"ES256"}}, "sub")
+	v := load(t, publicPEM(t, key.Public()), Settings{Algorithms: algorithms{"ES256"}}, "sub")
 	with := func(fields int) []byte {
 		more := &jose.SignerOptions{}
 		for i := range fields {
@@ -277,31 +287,36 @@ func TestLongHeader(t *testing.T) {
 // What is known is kept over a reload that changes nothing, and not over one that changes the keys.
 func TestReload(t *testing.T) {
 	ours, theirs := ecKey(t), ecKey(t)
-	c := token.Config{KeysFile: file(t, publicPEM(t, ours.Public())), Algorithms: []string{"ES256"}}
-	v, err := Load(c, []string{"sub"}, nil)
-	if err != nil {
-		t.Fatal(err)
+	c := Settings{KeysFile: file(t, publicPEM(t, ours.Public())), Algorithms: algorithms{"ES256"}}
+	reload := func(before *Verifier) *Verifier {
+		t.Helper()
+		v, err := read(&c, new(atomic.Uint64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.keep([]string{"sub"}, before)
 	}
+	v := reload(nil)
 	token := sign(t, "ES256", "", ours, claims{"sub": "a"})
 	if v.Verify(token, at) == nil {
 		t.Fatal("not believed")
 	}
-	if again, err := Load(c, []string{"sub"}, v); again != v || err != nil {
-		t.Errorf("read again: another, %v", err)
+	if reload(v) != v {
+		t.Error("read again: another")
 	}
 	if err := os.WriteFile(c.KeysFile, publicPEM(t, theirs.Public()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v, err = Load(c, []string{"sub"}, v); err != nil || v.Verify(token, at) != nil {
-		t.Errorf("a token of a key that is gone is believed (%v)", err)
+	if reload(v).Verify(token, at) != nil {
+		t.Error("a token of a key that is gone is believed")
 	}
 }
 
 // A flood of tokens that nobody signed pushes out none that is good, and the tables do not grow.
 func TestFlood(t *testing.T) {
-	v := load(t, publicPEM(t, ecKey(t).Public()), token.Config{Algorithms: []string{"ES256"}})
+	v := load(t, publicPEM(t, ecKey(t).Public()), Settings{Algorithms: algorithms{"ES256"}})
 	known := v.good.digest([]byte("good"))
-	v.good.put(known, &token.Claims{})
+	v.good.put(known, &Claims{})
 	for i := range 3 * tableSize {
 		v.bad.put(v.bad.digest(fmt.Append(nil, i)), nil)
 	}
@@ -324,17 +339,17 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
-	for algorithm, key := range map[string]crypto.Signer{"ES256": ecKey(b), "RS256": rsaKey, "EdDSA": ed} {
-		v := load(b, publicPEM(b, key.Public()), token.Config{Algorithms: []string{algorithm}}, "sub")
-		token := sign(b, algorithm, "", key, claims{"sub": "anna", "iss": "us", "exp": at.Add(time.Hour).Unix()})
-		b.Run(algorithm+"/fresh", func(b *testing.B) {
+	for of, key := range map[string]crypto.Signer{"ES256": ecKey(b), "RS256": rsaKey, "EdDSA": ed} {
+		v := load(b, publicPEM(b, key.Public()), Settings{Algorithms: algorithms{algorithm(of)}}, "sub")
+		token := sign(b, of, "", key, claims{"sub": "anna", "iss": "us", "exp": at.Add(time.Hour).Unix()})
+		b.Run(of+"/fresh", func(b *testing.B) {
 			for b.Loop() {
 				if _, verdict := v.verify(string(token), at); verdict != believed {
 					b.Fatal("not believed")
 				}
 			}
 		})
-		b.Run(algorithm+"/known", func(b *testing.B) {
+		b.Run(of+"/known", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if v.Verify(token, at) == nil {

@@ -1,4 +1,4 @@
-package verify
+package tokens
 
 import (
 	"crypto/rand"
@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	"github.com/dchest/siphash"
-
-	"sluice/edge/token"
 )
 
 // A table keeps what came of tokens, by a keyed digest of each: no client can make two that share
@@ -20,7 +18,7 @@ type table struct {
 
 type tableShard struct {
 	mu   sync.Mutex
-	at   map[[16]byte]*token.Claims
+	at   map[[16]byte]*Claims
 	ring [][16]byte // in the order in which they came
 	next int
 }
@@ -36,7 +34,7 @@ func newTable() *table {
 	t := new(table)
 	t.k0, t.k1 = secret()
 	for i := range t.shards {
-		t.shards[i].at = make(map[[16]byte]*token.Claims)
+		t.shards[i].at = make(map[[16]byte]*Claims)
 	}
 	return t
 }
@@ -50,7 +48,7 @@ func (t *table) digest(text []byte) (d [16]byte) {
 
 func (t *table) shard(d [16]byte) *tableShard { return &t.shards[int(d[0])%len(t.shards)] }
 
-func (t *table) get(d [16]byte) (c *token.Claims, known bool) {
+func (t *table) get(d [16]byte) (c *Claims, known bool) {
 	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +56,7 @@ func (t *table) get(d [16]byte) (c *token.Claims, known bool) {
 	return c, known
 }
 
-func (t *table) put(d [16]byte, c *token.Claims) {
+func (t *table) put(d [16]byte, c *Claims) {
 	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()

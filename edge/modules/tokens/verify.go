@@ -1,27 +1,11 @@
-// Package verify reads the claims of a JSON Web Token (RFC 7519), if a signer that the edge trusts
-// has signed it (RFC 7515).
-//
-// A signature is costly to verify, so what came of it is kept by a keyed digest of the token: a
-// token that is known costs a digest of its bytes and a look into a table. Only that is kept which
-// does not depend on the time: whether it is believed at an instant (exp, nbf) is checked each
-// time.
-//
-// What an attacker can make it cost: a token without a valid signature is verified once, while it
-// is remembered, and each new one once. That is one verification for each request, and up to four
-// where the file has several keys for an algorithm. BenchmarkVerify measures it: of a processor
-// about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for ES256, its parsing included, on a
-// machine that was busy with other things. A token that is malformed, expired, of another
-// algorithm, or of a key that the file has not, costs no verification but its parsing: 0.01 ms, and
-// for 8 KB of nested lists up to 0.4 ms. One that is too long, or has a long header, costs nothing.
-// The tables of tokens that are good and of those that are not have room for 32,768 each, so a
-// flood of the one pushes nothing out of the other.
-package verify
+package tokens
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,7 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"sluice/edge/message"
-	"sluice/edge/token"
+	"sluice/edge/rules/key"
 )
 
 const (
@@ -45,66 +29,74 @@ const (
 
 // A Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
-	config     token.Config
+	config     *Settings
+	place      *key.Part // of requests, that has the token
 	algorithms []jose.SignatureAlgorithm
-	keys       []key
+	keys       []trusted
 	text       []byte         // of the file
 	claims     []string       // that are kept, sorted
 	cookie     message.Lookup // its name
 	good, bad  *table
-	verified   atomic.Uint64
+	verified   *atomic.Uint64 // signatures
 }
 
-// Verified is how many signatures of tokens were verified.
-func (v *Verifier) Verified() uint64 { return v.verified.Load() }
-
-// Load makes a Verifier that keeps these claims of a token. It is before if nothing has changed,
-// which then keeps what it knows.
-func Load(c token.Config, claims []string, before *Verifier) (*Verifier, error) {
+// read makes a Verifier with the keys of the file. It counts the signatures that it verifies.
+func read(c *Settings, verified *atomic.Uint64) (*Verifier, error) {
 	text, err := os.ReadFile(c.KeysFile)
 	if err != nil {
 		return nil, fmt.Errorf("jwt.keys_file: %w: give a readable file with public keys", err)
 	}
-	claims = slices.Compact(slices.Sorted(slices.Values(claims)))
-	if b := before; b != nil && equal(&b.config, &c) && bytes.Equal(b.text, text) &&
-		slices.Equal(b.claims, claims) {
-		return before, nil
-	}
-	v := &Verifier{config: c, text: text, claims: claims, good: newTable(), bad: newTable()}
+	v := &Verifier{config: c, place: c.place(), text: text, verified: verified}
+	var names []string
 	for _, a := range c.Algorithms {
-		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
+		v.algorithms, names = append(v.algorithms, jose.SignatureAlgorithm(a)), append(names, string(a))
 	}
 	if c.Cookie != "" {
-		v.cookie.Add([]byte(c.Cookie))
+		v.cookie.Add(v.place.Name)
 	}
-	if before != nil {
-		v.verified.Store(before.Verified()) // a count never falls
-	}
-	if v.keys, err = parseKeys(text, c.Algorithms); err != nil {
+	if v.keys, err = parseKeys(text, names); err != nil {
 		return nil, fmt.Errorf("jwt.keys_file: %s: %w", c.KeysFile, err)
 	}
 	return v, nil
 }
 
-func equal(c, o *token.Config) bool {
-	a, b := *c, *o
-	a.Algorithms, b.Algorithms = nil, nil
-	return slices.Equal(c.Algorithms, o.Algorithms) && a.KeysFile == b.KeysFile &&
-		a.Issuer == b.Issuer && a.Audience == b.Audience &&
-		a.Header == b.Header && a.Cookie == b.Cookie && a.Leeway == b.Leeway
+// keep has v, before its first token, keep these claims of each. It returns before if that is no
+// other, and so keeps what it knows.
+func (v *Verifier) keep(claims []string, before *Verifier) *Verifier {
+	v.claims = slices.Compact(slices.Sorted(slices.Values(claims)))
+	if before != nil && reflect.DeepEqual(before.config, v.config) &&
+		bytes.Equal(before.text, v.text) && slices.Equal(before.claims, v.claims) {
+		return before
+	}
+	v.good, v.bad = newTable(), newTable()
+	return v
 }
 
-// Find is the token of a request, for which there is room in buf; nil: it has none. It reports
-// false if there are several, or one in a form that origins may not read alike.
+// find appends what the token of a request claims, if there is one that is believed.
+func (v *Verifier) find(buf []byte, q *key.View) []byte {
+	from := len(buf)
+	text, buf, ok := v.Find(buf, q.Request)
+	if q.Unclear = !ok; text == nil {
+		return buf[:from]
+	}
+	c := v.Verify(text, q.At)
+	if buf = buf[:from]; c != nil {
+		buf = append(buf, c.values...)
+	}
+	return buf
+}
+
+// Find is the token of a request, which may be in what buf has more then; nil: it has none. It
+// reports false if there are several, or one in a form that origins may not read alike.
 //
 // A client with a believed token must not be able to write it so that the origin takes it and the
 // edge does not. So it is found wherever origins look: after Bearer, another scheme or none, as a
 // parameter of that name, in a cookie as servers decode it. That is no laxer, because it has to be
 // signed all the same.
 func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool) {
-	buf = buf[:0]
+	from := len(buf)
 	if v.config.Cookie == "" {
-		text, _, ok = q.Head.Header([]byte(v.Header()))
+		text, _, ok = q.Head.Header(v.place.Name)
 	} else {
 		ok = true
 		v.cookie.Cookies(&q.Head, func(f message.Found) {
@@ -113,13 +105,13 @@ func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool
 		})
 		if ok && text != nil {
 			buf, ok = message.AppendCookie(buf, text)
-			text = buf
+			text = buf[from:]
 		}
 	}
 	if !ok || text == nil {
 		return nil, buf, ok
 	}
-	from := len(buf)
+	from = len(buf)
 	buf, at, ok := message.AppendCredentials(buf, text)
 	if !ok || at == message.NoClient {
 		return nil, buf, ok
@@ -127,19 +119,8 @@ func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool
 	return buf[from+at:], buf, true
 }
 
-// Header is the name of the header that has the token; "": it is in a cookie.
-func (v *Verifier) Header() string {
-	if v.config.Header == "" && v.config.Cookie == "" {
-		return "authorization"
-	}
-	return v.config.Header
-}
-
-// Cookie is the name of the cookie that has the token; "": it is in a header.
-func (v *Verifier) Cookie() string { return v.config.Cookie }
-
 // Verify is what a token claims; nil if it is not believed at now. A known token allocates nothing.
-func (v *Verifier) Verify(text []byte, now time.Time) *token.Claims {
+func (v *Verifier) Verify(text []byte, now time.Time) *Claims {
 	if header := bytes.IndexByte(text, '.'); header <= 0 || header > maxHeader ||
 		len(text) > maxToken {
 		return nil
@@ -159,10 +140,23 @@ func (v *Verifier) Verify(text []byte, now time.Time) *token.Claims {
 		}
 		v.good.put(digest, c)
 	}
-	if !c.At(now, v.config.Leeway) {
+	if !c.at(now, v.config.Leeway) {
 		return nil
 	}
 	return c
+}
+
+// Claims are the claims of a believed token that rules use. Nobody changes them.
+type Claims struct {
+	values      []byte // see appendClaim
+	from, until int64  // when it is valid, in ns since the epoch; 0: no such bound
+}
+
+// at reports whether a token is valid at an instant.
+func (c *Claims) at(now time.Time, leeway time.Duration) bool {
+	ns := now.UnixNano()
+	return (c.from == 0 || ns >= c.from-int64(leeway)) && (c.until == 0 ||
+		ns < c.until+int64(leeway))
 }
 
 type verdict uint8
@@ -174,7 +168,7 @@ const (
 )
 
 // verify reads a token, and verifies its signature if nothing else is wrong with it.
-func (v *Verifier) verify(text string, now time.Time) (*token.Claims, verdict) {
+func (v *Verifier) verify(text string, now time.Time) (*Claims, verdict) {
 	t, err := jwt.ParseSigned(text, v.algorithms)
 	if err != nil || len(t.Headers) != 1 {
 		return nil, odd
@@ -191,11 +185,11 @@ func (v *Verifier) verify(text string, now time.Time) (*token.Claims, verdict) {
 	if claims.From != nil && *claims.From == 0 { // some say so for no bound
 		claims.From = nil
 	}
-	c := &token.Claims{Values: make(map[string][]byte, len(v.claims))}
-	if c.From, err = instant(claims.From); err == nil {
-		c.Until, err = instant(claims.Until)
+	c := new(Claims)
+	if c.from, err = instant(claims.From); err == nil {
+		c.until, err = instant(claims.Until)
 	}
-	if err != nil || !c.At(now, v.config.Leeway) || v.config.Issuer != "" &&
+	if err != nil || !c.at(now, v.config.Leeway) || v.config.Issuer != "" &&
 		claims.Issuer != v.config.Issuer ||
 		v.config.Audience != "" && !claims.Audience.Contains(v.config.Audience) {
 		return nil, odd
@@ -216,7 +210,7 @@ func (v *Verifier) verify(text string, now time.Time) (*token.Claims, verdict) {
 		}
 		for _, name := range v.claims {
 			if value := plain(all[name]); value != nil {
-				c.Values[name] = value
+				c.values = appendClaim(c.values, name, value)
 			}
 		}
 		return c, believed
@@ -242,7 +236,8 @@ func instant(d *jwt.NumericDate) (int64, error) {
 	return int64(*d) * int64(time.Second), nil
 }
 
-// plain is the value of a claim that can be a key, as text; nil: it cannot.
+// plain is the value of a claim that can be a key, as text: a string, a number as it was written,
+// or true or false; nil: it cannot.
 func plain(raw json.RawMessage) []byte {
 	if len(raw) == 0 {
 		return nil
@@ -263,5 +258,5 @@ func plain(raw json.RawMessage) []byte {
 	if len(text) > maxClaim {
 		return nil
 	}
-	return append([]byte{}, text...)
+	return text
 }

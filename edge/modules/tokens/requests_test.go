@@ -1,4 +1,4 @@
-package verify_test
+package tokens_test
 
 import (
 	"crypto/ecdsa"
@@ -16,7 +16,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"sluice/edge"
 	"sluice/edge/edgetest"
+	"sluice/edge/message"
+	"sluice/edge/modules/tokens"
+	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // A signer signs tokens, and has its public key in a file.
@@ -61,11 +66,11 @@ func TestTokenKey(t *testing.T) {
 	for _, place := range []struct{ config, before, after string }{
 		{"", "Authorization: Bearer ", ""}, {", header: X-Token", "x-token: ", ""}, {", cookie: session", "Cookie: a=b; session=", "; c=d"},
 	} {
-		e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
+		e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
 jwt: {keys_file: `+ours.file+place.config+`}
 rules: [{name: r, key: "jwt:sub", limit: 2, window: 1h, mitigation_timeout: 0}]
 source: {trust: [127.0.0.1]}
-`)
+`, tokens.Module())
 		get := func(what, from, token string, want int) {
 			t.Helper()
 			header := []string{"X-Forwarded-For: " + from}
@@ -87,7 +92,7 @@ source: {trust: [127.0.0.1]}
 		get("bert still", "192.0.2.1", ours.token(t, "bert", time.Hour), 200)
 		get("nobody", "192.0.2.2", "anna", 200)
 	}
-	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "jwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 2}]\n")
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "jwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 2}]\n", tokens.Module())
 	anna, bert := "Authorization: Bearer "+ours.token(t, "anna", time.Hour), "Authorization: Bearer "+ours.token(t, "bert", time.Hour)
 	if resp, _ := e.Get("/", anna, bert); resp.StatusCode != 400 {
 		t.Errorf("two tokens: %d, want 400", resp.StatusCode)
@@ -129,11 +134,11 @@ func TestTokenSpellings(t *testing.T) {
 		},
 	} {
 		for spelling, want := range spellings {
-			e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
+			e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
 jwt: {keys_file: `+ours.file+config+`}
 rules: [{name: r, key: "jwt:sub", limit: 1, window: 1h, mitigation_timeout: 0}]
 source: {trust: [127.0.0.1]}
-`)
+`, tokens.Module())
 			plain := map[string]string{"": "Authorization: Bearer ", ", header: X-Token": "X-Token: ", ", cookie: session": "Cookie: session="}[config]
 			if resp, _ := e.Get("/", "X-Forwarded-For: 192.0.2.1", plain+anna); resp.StatusCode != 200 {
 				t.Fatalf("%q: %d", config, resp.StatusCode)
@@ -148,12 +153,12 @@ source: {trust: [127.0.0.1]}
 // Who is blocked under a rule about its source is refused before anything of its token is verified: it is remembered neither as good nor as bad.
 func TestBlockedBeforeVerified(t *testing.T) {
 	ours := newSigner(t)
-	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
+	e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
 jwt: {keys_file: `+ours.file+`}
 rules:
 - {name: who, key: "jwt:sub", limit: 1000, window: 1h}
 - {name: all, limit: 1, window: 1h, mitigation_timeout: 1h}
-`)
+`, tokens.Module())
 	first := "Authorization: Bearer " + ours.token(t, "a", time.Hour)
 	for range 2 {
 		e.Get("/", first)
@@ -172,8 +177,8 @@ rules:
 // Keys that are changed hold from the next time that the configuration is put in force; a file that is wrong leaves what was.
 func TestKeysChange(t *testing.T) {
 	ours, theirs := newSigner(t), newSigner(t)
-	c := edgetest.Parse(t, "origins: [{servers: [\""+edgetest.StartRecorder(t, edgetest.Hello).URL()+"\"]}]\njwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 1, window: 1h, mitigation_timeout: 0}]\n")
-	e := edgetest.StartConfig(t, c)
+	c := edgetest.Parse(t, "origins: [{servers: [\""+edgetest.StartRecorder(t, edgetest.Hello).URL()+"\"]}]\njwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 1, window: 1h, mitigation_timeout: 0}]\n", tokens.Module())
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, edgetest.Using(tokens.Module())))
 	claims := func() int {
 		resp, _ := e.Get("/", "Authorization: Bearer "+theirs.token(t, "anna", time.Hour))
 		return resp.StatusCode
@@ -199,5 +204,68 @@ func TestKeysChange(t *testing.T) {
 	}
 	if got := []int{claims(), claims()}; got[0] != 200 || got[1] != 429 { // by the claim
 		t.Errorf("%v, want 200 and 429", got)
+	}
+}
+
+// A token is looked at for a rule that is about the request, and for no other: what a match leaves out costs no verification, and two tokens are
+// none of its business. Who only tries a rule refuses nobody, and has the claim all the same.
+func TestTokensNobodyAsksFor(t *testing.T) {
+	ours := newSigner(t)
+	const left, tried = "{name: r, match: {headers: {X-A: b}}, key: \"jwt:sub\", limit: 1000}", "{name: all, limit: 1000}"
+	for rule, want := range map[string]float64{left: 0, tried: 1} {
+		use := []edge.Module{tokens.Module()}
+		if rule == tried {
+			trial := rules.Default("tried", 5)
+			trial.Key, trial.Mode = []string{"jwt:name"}, rules.Shadow
+			use = append(use, edge.Module{Name: "tries", Prepare: func(*edge.Setup) (edge.Points, error) {
+				return edge.Points{Trials: []rules.Trial{{Config: trial, Tally: new(rules.Tally)}}}, nil
+			}})
+		}
+		e := edgetest.StartUsing(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "jwt: {keys_file: "+ours.file+"}\nrules: ["+rule+"]\n", use...)
+		anna, bert := "Authorization: Bearer "+ours.token(t, "anna", time.Hour), "Authorization: Bearer "+ours.token(t, "bert", time.Hour)
+		for _, header := range [][]string{{anna}, {anna}, {anna, bert}} {
+			if resp, _ := e.Get("/", header...); resp.StatusCode != 200 {
+				t.Errorf("%s: %d", rule, resp.StatusCode)
+			}
+		}
+		if n := e.Metrics()["sluice_token_verifications_total"]; n != want {
+			t.Errorf("%s: %v verifications, want %v", rule, n, want)
+		}
+		if resp, _ := e.Get("/", anna, bert, "X-A: b"); rule == left && resp.StatusCode != 400 {
+			t.Errorf("two tokens: %d", resp.StatusCode)
+		}
+	}
+}
+
+// A known token costs a request no allocation.
+func TestAllocations(t *testing.T) {
+	ours := newSigner(t)
+	m := tokens.Module()
+	c := edgetest.Parse(t, "jwt: {keys_file: "+ours.file+", header: x-token}\nrules: [{name: r, key: \"jwt:sub\", limit: 1000}]\n", m)
+	setup := &edge.Setup{Config: c}
+	p, err := m.Prepare(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := c.RuleDefaults()
+	defaults.Facts = p.Facts
+	setup.Made, err = rules.New(c.Rules, defaults, func(string) *rules.Tally { return new(rules.Tally) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.InForce()
+	q := new(message.Request)
+	if err := q.Head.Add([]byte("X-Token"), []byte(ours.token(t, "anna", time.Hour)), 5); err != nil {
+		t.Fatal(err)
+	}
+	view := &key.View{Request: q, At: time.Now()}
+	find := func() {
+		view.Reset()
+		view.Request = q
+		view.Fact(p.Facts[0])
+	}
+	find()
+	if n := testing.AllocsPerRun(100, find); n != 0 || view.Fact(p.Facts[0]) == nil {
+		t.Errorf("%v allocations", n)
 	}
 }

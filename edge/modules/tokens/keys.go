@@ -1,4 +1,4 @@
-package verify
+package tokens
 
 import (
 	"bytes"
@@ -14,8 +14,6 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"sluice/edge/token"
 )
 
 const (
@@ -24,8 +22,8 @@ const (
 	maxFile   = 1 << 20 // bytes
 )
 
-// A key can verify signatures.
-type key struct {
+// A trusted key can verify signatures.
+type trusted struct {
 	id         string // "": it is not said
 	algorithms []string
 	key        any
@@ -33,7 +31,7 @@ type key struct {
 
 // fits reports whether a token with this header may be signed with the key. One that names no key
 // may be with any.
-func (k *key) fits(id, algorithm string) bool {
+func (k *trusted) fits(id, algorithm string) bool {
 	return (id == "" || k.id == "" || id == k.id) && slices.Contains(k.algorithms, algorithm)
 }
 
@@ -43,7 +41,7 @@ func (k *key) fits(id, algorithm string) bool {
 // If algorithms with a secret were taken beside those with public keys, anyone with the public key
 // could sign with it as if it were the secret. So they are never taken together, and a file of
 // public keys is no secret.
-func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
+func parseKeys(text []byte, algorithms []string) (keys []trusted, err error) {
 	text = bytes.TrimSpace(text)
 	isPEM, isSet := bytes.Contains(text, []byte("-----BEGIN ")), json.Valid(text) && text[0] == '{'
 	switch {
@@ -51,11 +49,11 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 		return nil, errors.New("no algorithms")
 	case len(text) > maxFile:
 		return nil, fmt.Errorf("%d bytes: want %d at most", len(text), maxFile)
-	case slices.ContainsFunc(algorithms, token.IsSecret):
+	case slices.ContainsFunc(algorithms, isSecret):
 		switch {
-		case !token.IsSecret(algorithms[0]) ||
+		case !isSecret(algorithms[0]) ||
 			!slices.Equal(slices.DeleteFunc(slices.Clone(algorithms),
-				func(a string) bool { return !token.IsSecret(a) }), algorithms):
+				func(a string) bool { return !isSecret(a) }), algorithms):
 			return nil,
 				errors.New("algorithms with a secret and with public keys together: anyone who knows a public key could sign with it: keep one kind")
 		case isPEM || isSet:
@@ -65,7 +63,7 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 			return nil,
 				fmt.Errorf("a secret of %d bytes: want at least %d: head -c 48 /dev/urandom | base64 makes a good one", len(text), minSecret)
 		}
-		return []key{{algorithms: algorithms, key: text}}, nil
+		return []trusted{{algorithms: algorithms, key: text}}, nil
 	case isPEM:
 		keys, err = parsePEM(text)
 	case isSet:
@@ -106,7 +104,7 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 }
 
 // parsePEM reads public keys and certificates, of which only the keys are taken.
-func parsePEM(text []byte) (keys []key, err error) {
+func parsePEM(text []byte) (keys []trusted, err error) {
 	for {
 		var block *pem.Block
 		if block, text = pem.Decode(text); block == nil {
@@ -131,7 +129,7 @@ func parsePEM(text []byte) (keys []key, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("a block is malformed: %w", err)
 		}
-		k := key{key: public}
+		k := trusted{key: public}
 		if k.algorithms, err = suited(public); err != nil {
 			return nil, err
 		}
@@ -145,7 +143,7 @@ func parsePEM(text []byte) (keys []key, err error) {
 
 // parseSet reads a JWKS. Keys of unknown kinds, and those that are not for signatures, are skipped
 // (RFC 7517, 5).
-func parseSet(text []byte) (keys []key, err error) {
+func parseSet(text []byte) (keys []trusted, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -166,7 +164,7 @@ func parseSet(text []byte) (keys []key, err error) {
 		case j.UnmarshalJSON(raw) != nil || j.Use != "" && j.Use != "sig":
 			continue
 		}
-		k := key{id: j.KeyID, key: j.Key}
+		k := trusted{id: j.KeyID, key: j.Key}
 		if k.algorithms, err = suited(j.Key); err != nil {
 			return nil, err
 		}
