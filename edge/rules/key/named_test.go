@@ -10,8 +10,12 @@ import (
 	"sluice/edge/message"
 )
 
-// claim is a fact with an argument: of a request that is {"sub": "anna"}, say.
-var claim = &Fact{Name: "jwt", Argument: "CLAIM", Who: "a token's claim", Kind: 7, Of: func(value, argument []byte) []byte {
+// claim is a fact with an argument: a request has NAME=VALUE, in a header.
+var claim = &Fact{Name: "jwt", Argument: "CLAIM", Who: "a token's claim", Kind: 7, Slow: true, From: &Part{Kind: Header, Name: []byte("x-token")}, Find: func(buf []byte, v *View) []byte {
+	value, _, ok := v.Request.Head.Header([]byte("x-token"))
+	v.Unclear = !ok
+	return append(buf, value...)
+}, Of: func(value, argument []byte) []byte {
 	name, of, is := bytes.Cut(value, []byte("="))
 	if !is || !bytes.Equal(name, argument) {
 		return nil
@@ -63,6 +67,8 @@ func TestDigestOfValues(t *testing.T) {
 		{"source header:A", []string{"header:A=1", "source=192.0.2.1"}, []string{"A: 1"}},
 		{"host path:1", []string{"path:1=/a/other", "host=EXAMPLE.com."}, nil},
 		{"global", []string{"global="}, nil},
+		{"jwt:sub", []string{"jwt:sub=anna"}, []string{"X-Token: sub=anna"}},
+		{"jwt:Sub host", []string{"host=example.com", "jwt:Sub=anna"}, []string{"X-Token: Sub=anna"}},
 	} {
 		parts, _ := partsOf(t, strings.Fields(test.key)...)
 		target := []byte("/a/b?token=a+b")

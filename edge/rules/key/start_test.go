@@ -39,6 +39,8 @@ func TestLook(t *testing.T) {
 		{[]string{"source", "header:A"}, nil, "", false},
 		{[]string{"host", "path"}, nil, "", true},
 		{[]string{"global"}, nil, "", true},
+		{[]string{"source", "jwt:sub"}, []string{"X-Token: sub=k-4711-secret"}, "k-47", true},
+		{[]string{"jwt:sub"}, []string{"X-Token: name=anna"}, "", false},
 		{[]string{"header:Authorization"}, []string{"Authorization: Bearer k-4711-secret"}, "k-47", true},
 	} {
 		parts, _ := partsOf(t, test.key...)
