@@ -91,6 +91,14 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
+// Check returns why a configuration cannot be put in force; nil: it can. Nothing changes by it.
+func (s *Server) Check(c *config.Config) error {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	_, err := s.newSnapshot(c, s.snap.Load())
+	return err
+}
+
 // Renew has modules prepare anew under the configuration in force, because what one of them has to
 // do is not what it was. After an error what was in force stays.
 func (s *Server) Renew() error {

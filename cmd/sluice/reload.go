@@ -52,8 +52,10 @@ type reloader struct {
 	base  *config.Config
 	laid  uint64 // this version of the store's
 	known map[operatorlog.Mark]bool
-	ends  time.Time // what operators changed of modules' own is not what it was then; zero: never
-	about member.About
+	// Changes that cannot be in force here together with the others, and why
+	cannot map[operatorlog.Mark]error
+	ends   time.Time // what operators changed of modules' own is not what it was then; zero: never
+	about  member.About
 
 	overlay atomic.Pointer[changes.Overlay]
 	failed  atomic.Pointer[control.FailedReload] // the latest reload; nil: it did not

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,4 +102,97 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 			t.Errorf("%s: %+v, %v", test.elsewhere, done, err)
 		}
 	}
+}
+
+// A change that cannot be in force with the rest of this edge's configuration, although the rule by itself
+// can, is not made, and one that another edge has made is refused. Neither keeps what comes later from
+// being in force, nor a file from being read again, nor an edge from starting.
+func TestChangesThatCannotBe(t *testing.T) {
+	wrong := map[uint32]bool{13: true, 14: true}
+	no := errors.New("other: no rule may have that limit")
+	other := edge.Module{Name: "other", Prepare: func(s *edge.Setup) (edge.Points, error) {
+		for _, rule := range s.Config.Rules {
+			if wrong[rule.Limit] {
+				return edge.Points{}, no
+			}
+		}
+		return edge.Points{}, nil
+	}}
+	parse := func(more string) *config.Config {
+		c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}, {name: s, limit: 5}"+more+"]"))
+		must(t, err)
+		return c
+	}
+	var list operatorlog.List
+	var version uint64
+	var refused []operatorlog.Mark
+	add := func(w operatorlog.Order, edge uint64) (operatorlog.Mark, error) {
+		version++
+		return list.Add(w, edge, 0, time.Now())
+	}
+	elsewhere := func(rule string, limit int) {
+		_, err := add(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: time.Now(),
+			Text: fmt.Sprintf(`{"does":"set","rule":{"name":%q,"limit":%d},"edge":"there"}`, rule, limit)}, 2)
+		must(t, err)
+	}
+	start := func() *reloader {
+		c := parse("")
+		server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(64, nil), Use: edge.Modules{other}})
+		must(t, err)
+		return &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
+			Origin:  changes.PoP,
+			List:    func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+			Add:     func(w operatorlog.Order, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(w, 1) },
+			InForce: func(_ uint64, marks []operatorlog.Mark) { refused = marks },
+		}}
+	}
+	r := start()
+	must(t, r.catchUp())
+	edit := func(rule string, limit int, want error) {
+		t.Helper()
+		if _, err := r.edit(changes.Edit{Action: changes.Patch, Name: rule, Body: fmt.Appendf(nil, `{"limit":%d}`, limit)}); !errors.Is(err, want) {
+			t.Errorf("%s to %d: %v, want %v", rule, limit, err, want)
+		}
+	}
+	want := func(refuses int, limits ...uint32) {
+		t.Helper()
+		var got []uint32
+		for _, rule := range r.server.Config().Rules {
+			got = append(got, rule.Limit)
+		}
+		if !slices.Equal(got, limits) || len(refused) != refuses {
+			t.Errorf("limits %v, and %d refused; want %v, %d", got, len(refused), limits, refuses)
+		}
+	}
+	edit("r", 13, no)
+	if len(list.Changes()) != 0 {
+		t.Errorf("it is told to others: %v", list.Changes())
+	}
+	edit("r", 6, nil)
+	want(0, 6, 5)
+	elsewhere("r", 13)
+	elsewhere("s", 7)
+	must(t, r.catchUp())
+	want(1, 6, 7)
+	edit("s", 8, nil)
+	elsewhere("s", 14)
+	must(t, r.catchUp())
+	want(2, 6, 8)
+	must(t, r.lay(parse(", {name: t, limit: 9}")))
+	want(2, 6, 8, 9)
+	if err := r.lay(parse(", {name: t, limit: 13}")); !errors.Is(err, no) {
+		t.Errorf("a wrong file: %v", err)
+	}
+	want(2, 6, 8, 9)
+	r = start()
+	must(t, r.catchUp())
+	want(2, 6, 8)
+	wrong[14] = false // its file is there again, say
+	must(t, r.lay(parse("")))
+	want(1, 6, 14)
+	wrong[14] = true // a file that is read again does not go before what is in force
+	if err := r.lay(parse("")); !errors.Is(err, no) {
+		t.Errorf("a file beside a change: %v", err)
+	}
+	want(1, 6, 14)
 }

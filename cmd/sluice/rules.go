@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -24,25 +26,22 @@ import (
 // force stays. r.mu is locked.
 func (r *reloader) lay(base *config.Config) error {
 	entries, version, _ := r.store.List()
-	list := make([]changes.Change, len(entries))
-	for i := range entries {
-		e := &entries[i]
-		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Mark().Edge, e.Start, e.Text)
-	}
-	from := changes.File
-	if r.flags.config == "" {
-		from = changes.Flags
-	}
-	o := changes.Lay(base, from, list, r.store.Origin)
-	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules,
-		func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
-		c := config.Running(r.server.Config(), base)
-		c.Rules = o.Rules
-		if err := r.server.Apply(c); err != nil {
+	list := changesOf(entries)
+	o := r.over(base, list)
+	err := r.put(base, o)
+	var cannot map[operatorlog.Mark]error
+	if err != nil {
+		cannot = r.without(base, list, err)
+		// A file that is read again does not go before what operators have in force
+		if cannot == nil || base != r.base && !r.hasRefused(cannot) {
+			return err
+		}
+		o = r.over(base, list)
+		if err := r.put(base, o); err != nil {
 			return err
 		}
 	}
-	r.base, r.laid = base, version
+	r.base, r.laid, r.cannot = base, version, cannot
 	now := time.Now()
 	r.ends = nextEnd(list, now)
 	var refused []operatorlog.Mark
@@ -58,6 +57,104 @@ func (r *reloader) lay(base *config.Config) error {
 	r.describe(entries)
 	r.store.InForce(version, refused)
 	return nil
+}
+
+// changesOf are what entries of the operators' log say.
+func changesOf(entries []operatorlog.Entry) []changes.Change {
+	list := make([]changes.Change, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Mark().Edge, e.Start, e.Text)
+	}
+	return list
+}
+
+// over lays changes over a file's rules.
+func (r *reloader) over(base *config.Config, list []changes.Change) *changes.Overlay {
+	from := changes.File
+	if r.flags.config == "" {
+		from = changes.Flags
+	}
+	return changes.Lay(base, from, list, r.store.Origin)
+}
+
+// laidOver is a file's configuration under operators' changes.
+func (r *reloader) laidOver(base *config.Config, o *changes.Overlay) *config.Config {
+	c := config.Running(r.server.Config(), base)
+	c.Rules = o.Rules
+	return c
+}
+
+// put puts it in force, if it is not.
+func (r *reloader) put(base *config.Config, o *changes.Overlay) error {
+	if base == r.base && slices.EqualFunc(o.Rules, r.server.Config().Rules,
+		func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
+		return nil
+	}
+	return r.server.Apply(r.laidOver(base, o))
+}
+
+// without refuses those of some changes of rules that cannot be in force on this edge together with
+// the others, and returns them; nil: not even the file's rules can be. The newest give way, since the
+// others were in force before they came.
+func (r *reloader) without(base *config.Config, list []changes.Change,
+	why error) map[operatorlog.Mark]error {
+	if r.server.Check(r.laidOver(base, r.over(base, nil))) != nil {
+		return nil
+	}
+	var all []*changes.Change // that this edge understands, the oldest first
+	for i := range list {
+		if list[i].Kind == "" && list[i].Wrong() == nil {
+			all = append(all, &list[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b *changes.Change) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Maker, b.Maker))
+	})
+	check := func() error { return r.server.Check(r.laidOver(base, r.over(base, list))) }
+	first := len(all)
+	for ; why != nil && first > 0; why = check() {
+		first--
+		all[first].Refuse(why)
+	}
+	cannot := make(map[operatorlog.Mark]error)
+	for _, c := range all[first:] { // only some of them may be wrong
+		c.Refuse(nil)
+		if err := check(); err != nil {
+			c.Refuse(err)
+			cannot[operatorlog.Mark{Edge: c.Maker, Generation: c.Version}] = err
+		}
+	}
+	return cannot
+}
+
+// hasRefused reports whether these changes could not be in force here before either.
+func (r *reloader) hasRefused(cannot map[operatorlog.Mark]error) bool {
+	for mark := range cannot {
+		if r.cannot[mark] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// takes returns why a new change of a rule cannot be in force here; nil: it can. What could not be
+// here would be in force on other edges, and be laid again by a process that starts.
+func (r *reloader) takes(c changes.Change) error {
+	entries, _, _ := r.store.List()
+	list := changesOf(entries)
+	for i := range list {
+		if why := r.cannot[entries[i].Mark()]; why != nil {
+			list[i].Refuse(why)
+		}
+	}
+	c.Version = math.MaxUint64 // it is the newest
+	i := slices.IndexFunc(list,
+		func(o changes.Change) bool { return o.Kind == "" && o.Name == c.Name })
+	if i < 0 {
+		i = len(list)
+	}
+	return r.server.Check(r.laidOver(r.base, r.over(r.base, slices.Insert(list, i, c))))
 }
 
 // recordChanges records as events, and logs, what other edges have changed, and what cannot be in
@@ -260,6 +357,11 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 // send puts a change in force on this edge, which records it, and sends it to the others, for whom
 // it is over at end; zero: never. r.mu is locked.
 func (r *reloader) send(c *changes.Change, now, end time.Time) (operatorlog.Mark, error) {
+	if c.Kind == "" {
+		if err := r.takes(*c); err != nil {
+			return operatorlog.Mark{}, err
+		}
+	}
 	w := operatorlog.Order{Rule: c.Subject(), Kind: operatorlog.Change, Start: now, End: end,
 		Text: c.Text()}
 	mark, err := r.store.Add(w, r.laid, now)
@@ -273,7 +375,10 @@ func (r *reloader) send(c *changes.Change, now, end time.Time) (operatorlog.Mark
 		return mark, err
 	}
 	r.known[mark] = true
-	return mark, r.lay(r.base)
+	if err := r.lay(r.base); err != nil {
+		return mark, err
+	}
+	return mark, r.cannot[mark]
 }
 
 // order is route.Order.

@@ -100,8 +100,9 @@ func (c *Change) Unknown() error {
 	return fmt.Errorf("it does what this edge does not know: %q", c.Does)
 }
 
-// Wrong is why it is no Change that this edge understands; nil: it does.
-func (c *Change) Wrong() error { return c.wrong }
+// Wrong is why it is no Change that this edge understands; nil: it does. Refuse has it be none.
+func (c *Change) Wrong() error     { return c.wrong }
+func (c *Change) Refuse(err error) { c.wrong = err }
 
 // read is the rule of a Set.
 func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
