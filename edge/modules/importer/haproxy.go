@@ -18,7 +18,7 @@ type haproxyFile struct {
 type table struct {
 	line  line
 	rates map[string]string
-	used  bool // a line refuses by it, or a note speaks of it
+	used  bool // a line looks at it: it is a rule, or a note speaks of it
 	twice bool // its section has another, and which of them counts is not known
 }
 
@@ -142,9 +142,21 @@ func (f *haproxyFile) whole(s *frontend, c clause) string {
 	return f.expanded(text)
 }
 
-// counts reports whether a condition is about a counter.
+// counts reports whether a condition is about a counter. The line then speaks of its table.
 func (f *haproxyFile) counts(s *frontend, c clause) bool {
-	return aCounter.MatchString(f.whole(s, c))
+	text := f.whole(s, c)
+	if !aCounter.MatchString(text) {
+		return false
+	}
+	here := []string{s.name}
+	for _, t := range s.tracks {
+		here = append(here, t.table)
+	}
+	for name, t := range f.tables {
+		t.used = t.used || slices.Contains(here, name) || strings.Contains(text, "("+name+")") ||
+			strings.Contains(text, ","+name+")")
+	}
+	return true
 }
 
 // otherLimits are directives that limit something else than requests of a client.
@@ -186,10 +198,8 @@ func (f *haproxyFile) line(s *frontend, l line) {
 	case !f.counts(s, l.cond):
 	case !refuses || verb == "return" && l.status(standard) < 400:
 		f.passOver(l.mention, "it looks at a counter, and does not refuse requests")
-		f.use(s, l.cond)
 	default:
 		f.mention(l.mention)
-		f.use(s, l.cond)
 		list := l.cond.alternatives()
 		for _, c := range list {
 			if len(list) > 1 && !f.counts(s, c) {
@@ -199,17 +209,5 @@ func (f *haproxyFile) line(s *frontend, l line) {
 			}
 			f.add(f.refusal(s, l, c))
 		}
-	}
-}
-
-// use notes that lines speak of the tables of a condition.
-func (f *haproxyFile) use(s *frontend, c clause) {
-	text, here := f.whole(s, c), []string{s.name}
-	for _, t := range s.tracks {
-		here = append(here, t.table)
-	}
-	for name, t := range f.tables {
-		t.used = t.used || slices.Contains(here, name) || strings.Contains(text, "("+name+")") ||
-			strings.Contains(text, ","+name+")")
 	}
 }

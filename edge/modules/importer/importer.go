@@ -45,7 +45,6 @@ type Result struct {
 	trust    []string // of proxies
 	header   string   // in which they name clients
 	services bool     // the rules are about descriptors
-	names    map[string]bool
 	mentions []mention
 	open     Open
 }
@@ -70,8 +69,7 @@ func Import(kind, file string, text []byte, open Open) (*Result, error) {
 		return nil, fmt.Errorf("%q cannot be imported: want nginx, haproxy or envoy-ratelimit",
 			kind)
 	}
-	r := &Result{File: file, Rules: []Rule{}, Notes: []Note{}, names: make(map[string]bool),
-		open: open}
+	r := &Result{File: file, Rules: []Rule{}, Notes: []Note{}, open: open}
 	if err := read(r, string(text)); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,6 @@ func (r *Result) add(x Rule, err error) bool {
 		r.leftOut(x.mention, "%s", first)
 		return false
 	}
-	r.names[x.Name] = true
 	r.Rules = append(r.Rules, x)
 	return true
 }
@@ -109,7 +108,8 @@ func (r *Result) name(text string) string {
 	text = strings.Trim(notPlain.ReplaceAllString(text, "-"), "-.")
 	text = cmp.Or(text[:min(len(text), 56)], "rule")
 	name := text
-	for n := 2; r.names[name]; n++ {
+	isNamed := func(x Rule) bool { return x.Name == name }
+	for n := 2; slices.ContainsFunc(r.Rules, isNamed); n++ {
 		name = fmt.Sprintf("%s-%d", text, n)
 	}
 	return name
