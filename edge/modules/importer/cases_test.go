@@ -153,6 +153,17 @@ func TestImportSays(t *testing.T) {
 			[]string{"# 3 of 3 limits: 1 rule, 2 shadows, 0 notes", "# note: a shadow, because this has no equal, or is not understood: that another limit replaces most where both are about a request",
 				"# note: a shadow, because this has no equal, or is not understood: quota_mode, in which Envoy refuses nobody"}},
 
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: month, requests_per_unit: 4}}\n- {key: a, rate_limit: {unit: hour, requests_per_unit: 4}}\n- {key: a, rate_limit: {unit: hour, requests_per_unit: 9}}\n",
+			[]string{"# 3 of 3 limits: 1 rule, 0 shadows, 2 notes", "limit: 4", "# line 5: left out: key a: 9 in a hour: a limit above it has the same entries, and Envoy's ratelimit refuses two"}},
+
+		// A map compares texts without case, whatever it is of.
+		{"nginx", "map $http_x_plan $who { default $binary_remote_addr; gold \"\"; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"not:", "X-Plan: ~^(?i:gold)$", "!mode: shadow"}},
+		{"nginx", "map $cookie_plan $who { default \"\"; a $binary_remote_addr; b $binary_remote_addr; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"cookies:", "plan: ~^(?i:a)$|^(?i:b)$", "!mode: shadow"}},
+		{"nginx", "limit_req_zone zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"# 2 of 2 limits: 0 rules, 0 shadows, 2 notes", "# line 1: left out: limit_req_zone zone=a:1m rate=1r/s: it has no key or no zone"}},
+		// What several conditions leave out is left out by the rule.
+		{"haproxy", counted + " http-request allow if METH_OPTIONS\n http-request deny if !{ path /a } !{ path /b } { sc_http_req_rate(0) gt 5 }", []string{"not:", "- /a", "- /b", "- OPTIONS", "!mode: shadow"}},
+		{"haproxy", counted + " http-request set-var(txn.made) sc_http_req_rate(0)\n http-request deny if !{ var(txn.made) gt 9 }", []string{"!rules:", "# line 5: left out: http-request deny if !{ var(txn.made) gt 9 }: what it counts is not understood"}},
+
 		// Programs are passed over by their braces, and what they limit is said.
 		{"nginx", zones + "init_by_lua_block { local a = { b = '}' } -- } \n --[[ } ]] }\nserver { limit_req zone=a;\naccess_by_lua_block { local limit = require \"resty.limit.req\" } }",
 			[]string{"# 4 of 4 limits: 1 rule, 0 shadows, 3 notes", "# line 4: init_by_lua_block is a program, and is not read",
@@ -200,7 +211,7 @@ func TestImportOfIncludes(t *testing.T) {
 		if !is {
 			return nil, errors.New("there is none here")
 		}
-		return []File{{pattern, []byte(text)}}, nil
+		return []File{{Name: pattern, Text: []byte(text)}}, nil
 	}
 	printed := "nginx: the configuration file /etc/nginx/nginx.conf syntax is ok\n"
 	for _, name := range []string{"nginx.conf", "sites/a.conf", "limit.conf"} {
@@ -232,7 +243,7 @@ func TestImportOfIncludes(t *testing.T) {
 		}
 	}
 	many := func(string) ([]File, error) {
-		return []File{{"a", nil}, {"b", []byte("include x;")}, {"c", []byte("include x;")}}, nil
+		return []File{{Name: "a"}, {Name: "b", Text: []byte("include x;")}, {Name: "c", Text: []byte("include x;")}}, nil
 	}
 	if _, err := Import("nginx", "f", []byte("include x;"), many); err == nil {
 		t.Error("files that include each other are read for ever")

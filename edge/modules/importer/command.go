@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sluice/edge"
+	"sluice/edge/modules/importer/limit"
 	"sluice/edge/operator"
 	"sluice/edge/regular"
 )
@@ -24,7 +25,7 @@ func command() operator.Command {
 	return operator.Offline(set, "nginx|haproxy|envoy-ratelimit FILE",
 		"make rules of another program's limits, with a note for what has no equal", meant,
 		func(args []string, stdout, stderr io.Writer) int {
-			if Kinds[args[0]] == nil {
+			if kinds[args[0]] == nil {
 				return operator.Misuse(stderr,
 					fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
 			}
@@ -45,7 +46,7 @@ func command() operator.Command {
 		})
 }
 
-func importFile(kind, file string) (*Result, error) {
+func importFile(kind, file string) (*limit.Result, error) {
 	read, open := os.ReadFile, beside(file)
 	if file == "-" {
 		file, open = "stdin", nil

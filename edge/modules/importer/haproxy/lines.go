@@ -1,4 +1,4 @@
-package importer
+package haproxy
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 // A section is a frontend, backend, listen, or peers of HAProxy, or another.
@@ -17,7 +19,7 @@ type section struct {
 
 // A line is one of a section.
 type line struct {
-	mention
+	limit.Mention
 	words []string
 	about string   // its first word, and of tcp-request the second
 	verbs []string // what it does, with its words, if it is one of http-request or tcp-request
@@ -25,8 +27,8 @@ type line struct {
 }
 
 func newLine(n int, words []string) line {
-	l := line{mention: mention{Position{Line: n}, strings.Join(words, " ")}, words: words,
-		about: words[0], cond: condOf(words)}
+	at := limit.Mention{Position: limit.Position{Line: n}, From: strings.Join(words, " ")}
+	l := line{Mention: at, words: words, about: words[0], cond: condOf(words)}
 	switch {
 	case l.about == "http-request" && len(words) > 1:
 		l.verbs = words[1:]
@@ -39,12 +41,12 @@ func newLine(n int, words []string) line {
 var sectionKinds = strings.Fields(`frontend backend listen defaults global peers cache resolvers
 	userlist program http-errors mailers ring log-forward fcgi-app crt-store traces log-profile acme`)
 
-// parseHAProxy reads the sections of a configuration.
-func parseHAProxy(text string) (sections []*section, err error) {
+// parse reads the sections of a configuration.
+func parse(text string) (sections []*section, err error) {
 	n := 0
 	for text := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		n++
-		words, err := haproxyWords(text)
+		words, err := wordsOf(text)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", n, err)
@@ -71,29 +73,29 @@ func word(words []string, i int) string {
 }
 
 var (
-	// haproxyWord is a word with its quotes and backslashes; the group is a comment, or a text whose
+	// wordToken is a word with its quotes and backslashes; the group is a comment, or a text whose
 	// quote has no end.
-	haproxyWord = regexp.MustCompile(`(?s)(?:\\.|"(?:\\.|[^"\\])*"|'[^']*'|[^ \t\r\n#"'])+|([#"'].*)`)
-	// haproxyQuoted is what of a word is not as it is meant.
-	haproxyQuoted  = regexp.MustCompile(`(?s)\\.|"(?:\\.|[^"\\])*"|'[^']*'`)
-	haproxyEscaped = regexp.MustCompile(`(?s)\\(.)`)
+	wordToken = regexp.MustCompile(`(?s)(?:\\.|"(?:\\.|[^"\\])*"|'[^']*'|[^ \t\r\n#"'])+|([#"'].*)`)
+	// quoted is what of a word is not as it is meant.
+	quoted  = regexp.MustCompile(`(?s)\\.|"(?:\\.|[^"\\])*"|'[^']*'`)
+	escaped = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// haproxyWords splits a line as HAProxy does: quotes, backslashes, comments.
-func haproxyWords(line string) (words []string, err error) {
-	for _, w := range haproxyWord.FindAllStringSubmatch(line, -1) {
+// wordsOf splits a line as HAProxy does: quotes, backslashes, comments.
+func wordsOf(line string) (words []string, err error) {
+	for _, w := range wordToken.FindAllStringSubmatch(line, -1) {
 		switch rest := w[1]; {
 		case strings.HasPrefix(rest, "#"):
 			return words, nil
 		case rest != "":
 			return nil, errors.New("a quote has no end: is this a file of HAProxy?")
 		}
-		words = append(words, haproxyQuoted.ReplaceAllStringFunc(w[0], func(part string) string {
+		words = append(words, quoted.ReplaceAllStringFunc(w[0], func(part string) string {
 			switch part[0] {
 			case '\\':
 				return part[1:]
 			case '"':
-				part = haproxyEscaped.ReplaceAllString(part, "$1")
+				part = escaped.ReplaceAllString(part, "$1")
 			}
 			return part[1 : len(part)-1]
 		}))

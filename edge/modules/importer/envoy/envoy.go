@@ -1,4 +1,4 @@
-package importer
+package envoy
 
 import (
 	"errors"
@@ -8,19 +8,22 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/edge/modules/importer/limit"
 )
 
-// envoyFile is what is known of a configuration of envoyproxy/ratelimit.
-type envoyFile struct {
-	*Result
+// file is what is known of a configuration of envoyproxy/ratelimit.
+type file struct {
+	*limit.Result
 	replaced map[string]bool // names of limits whose place others take
+	seen     map[string]bool // entries of limits
 }
 
 // units are those of Envoy's ratelimit, as windows; "": it is too long for one.
 var units = map[string]string{"second": "1s", "minute": "1m", "hour": "1h", "day": "24h",
 	"week": "", "month": "", "year": ""}
 
-func envoy(r *Result, text string) error {
+func Read(r *limit.Result, text string) error {
 	docs, err := readTrees(text, func(line int) int { return line })
 	if err != nil {
 		return fmt.Errorf("%s is no YAML: %w", r.File, err)
@@ -37,8 +40,8 @@ func envoy(r *Result, text string) error {
 		}
 		return fmt.Errorf("%s has no domain: it is not a configuration of Envoy's ratelimit, which names one, and descriptors%s", r.File, kind)
 	}
-	r.services = true
-	f := &envoyFile{r, make(map[string]bool)}
+	r.Services = true
+	f := &file{r, make(map[string]bool), make(map[string]bool)}
 	for _, d := range domains {
 		f.mentions(d)
 	}
@@ -104,20 +107,20 @@ func unknownField(t *tree, before string) (unknown string) {
 }
 
 // mentions has each limit of descriptors accounted for.
-func (f *envoyFile) mentions(t *tree) {
+func (f *file) mentions(t *tree) {
 	for _, d := range t.field("descriptors").items {
 		if l := d.field("rate_limit"); l != none {
 			for _, other := range l.field("replaces").items {
 				f.replaced[other.field("name").text] = true
 			}
-			f.mention(written(d))
+			f.Mention(written(d))
 		}
 		f.mentions(d)
 	}
 }
 
 // written is a descriptor as notes and rules say it.
-func written(d *tree) mention {
+func written(d *tree) limit.Mention {
 	text := "key " + d.field("key").text
 	if value := d.field("value").text; value != "" {
 		text += ", value " + value
@@ -132,12 +135,12 @@ func written(d *tree) mention {
 	default:
 		text += ": " + l.field("requests_per_unit").text + " in a " + strings.ToLower(unit)
 	}
-	return mention{Position{Line: d.line}, text}
+	return limit.Mention{Position: limit.Position{Line: d.line}, From: text}
 }
 
 // descriptor makes rules of one and of those within it.
-func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *tree) {
-	entry := named("key", d.field("key").text)
+func (f *file) descriptor(domain string, above []yaml.MapSlice, d *tree) {
+	entry := limit.Named("key", d.field("key").text)
 	if value := d.field("value").text; value != "" {
 		entry = append(entry, yaml.MapItem{Key: "value", Value: value})
 	}
@@ -154,7 +157,7 @@ func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *tree) {
 		return
 	}
 	if d.field("rate_limit") != none {
-		f.add(f.limit(domain, entries, d))
+		f.Add(f.limit(domain, entries, d))
 	}
 	for _, inner := range d.field("descriptors").items {
 		f.descriptor(domain, entries, inner)
@@ -162,9 +165,9 @@ func (f *envoyFile) descriptor(domain string, above []yaml.MapSlice, d *tree) {
 }
 
 // leftOutAll notes that a descriptor has no rule, nor one within it.
-func (f *envoyFile) leftOutAll(d *tree, why string) {
+func (f *file) leftOutAll(d *tree, why string) {
 	m := written(d)
-	f.note(m.Position, "left out, with the descriptors within it: %s: %s", m.From, why)
+	f.Note(m.Position, "left out, with the descriptors within it: %s: %s", m.From, why)
 	for _, inner := range d.field("descriptors").items {
 		f.leftOutAll(inner, "the one around it is left out")
 	}
@@ -174,21 +177,22 @@ func (f *envoyFile) leftOutAll(d *tree, why string) {
 const mostRequests = 1_000_000_000
 
 // limit is the rate_limit of a descriptor.
-func (f *envoyFile) limit(domain string, entries []yaml.MapSlice, d *tree) (x Rule, err error) {
+func (f *file) limit(domain string, entries []yaml.MapSlice, d *tree) (x limit.Rule, err error) {
 	l := d.field("rate_limit")
-	x = Rule{Name: domain, mention: written(d), fixed: true, shadow: d.isTrue("shadow_mode")}
+	x = limit.Rule{Name: domain, Mention: written(d), Shadow: d.isTrue("shadow_mode")}
 	for _, e := range entries {
 		x.Name += "_" + fmt.Sprint(e[len(e)-1].Value)
 	}
-	x.cond.match = named("descriptors",
+	x.Cond.Match = limit.Named("descriptors",
 		yaml.MapSlice{{Key: "domain", Value: domain}, {Key: "entries", Value: entries}})
+	x.Fixed = true
 	unit, requests := strings.ToLower(l.field("unit").text), l.field("requests_per_unit").text
 	n, err := strconv.ParseUint(strings.ReplaceAll(requests, "_", ""), 0, 32)
 	window, known := units[unit]
 	switch {
 	case l.isTrue("unlimited"):
 		n, window = mostRequests, "1s"
-		x.noteThat("unlimited: a limit that nobody reaches, before rules about any value")
+		x.NoteThat("unlimited: a limit that nobody reaches, before rules about any value")
 	case !known:
 		return x, fmt.Errorf("the unit %q is none of Envoy's ratelimit", l.field("unit").text)
 	case window == "":
@@ -200,19 +204,25 @@ func (f *envoyFile) limit(domain string, entries []yaml.MapSlice, d *tree) (x Ru
 		return x, errors.New("a limit of 0 refuses everything: have the proxy refuse it")
 	case n > mostRequests:
 		n = mostRequests
-		x.noteThat("%d is the most that a limit can be", n)
+		x.NoteThat("%d is the most that a limit can be", n)
 	}
-	x.most, x.window = int(n), window
+	entriesOf := fmt.Sprint(x.Cond.Match)
+	if f.seen[entriesOf] {
+		return x, errors.New("a limit above it has the same entries, and Envoy's ratelimit " +
+			"refuses two")
+	}
+	f.seen[entriesOf] = true
+	x.Most, x.Window = int(n), window
 	if d.isTrue("quota_mode") {
-		x.cond.unknown = append(x.cond.unknown,
+		x.Cond.Unknown = append(x.Cond.Unknown,
 			"quota_mode, in which Envoy refuses nobody")
 	}
 	if name := l.field("name").text; name != "" && f.replaced[name] {
-		x.cond.unknown = append(x.cond.unknown,
+		x.Cond.Unknown = append(x.Cond.Unknown,
 			"that another limit replaces "+name+" where both are about a request")
 	}
 	if d.isTrue("share_threshold") {
-		x.noteThat("share_threshold has no equal: each value that an entry leaves open has a " +
+		x.NoteThat("share_threshold has no equal: each value that an entry leaves open has a " +
 			"counter of its own")
 	}
 	return x, nil

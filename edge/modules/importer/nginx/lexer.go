@@ -1,14 +1,16 @@
-package importer
+package nginx
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 // A directive of nginx, with what stands within its braces.
 type directive struct {
-	at     Position
+	at     limit.Position
 	words  []string
 	within []directive
 	block  bool
@@ -25,7 +27,9 @@ func (d *directive) name() string {
 
 func (d *directive) String() string { return strings.Join(d.words, " ") }
 
-func (d *directive) mention() mention { return mention{d.at, d.String()} }
+func (d *directive) mention() limit.Mention {
+	return limit.Mention{Position: d.at, From: d.String()}
+}
 
 // isMap reports whether it is a block that says what a variable is.
 func (d *directive) isMap() bool { return d.block && (d.name() == "map" || d.name() == "geo") }
@@ -33,21 +37,23 @@ func (d *directive) isMap() bool { return d.block && (d.name() == "map" || d.nam
 // last is the last word.
 func (d *directive) last() string { return d.words[len(d.words)-1] }
 
-// nginxToken is what a file of nginx consists of: space and comments; a text in quotes; and one of
+// tokenOf is what a file of nginx consists of: space and comments; a text in quotes; and one of
 // { } ; alone, or a word, which has such only behind a backslash or within ${}.
-var nginxToken = regexp.MustCompile(`(?s)^(?:([ \t\r\n]+|#[^\n]*)|` +
+var tokenOf = regexp.MustCompile(`(?s)^(?:([ \t\r\n]+|#[^\n]*)|` +
 	`("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|` + `([{};]|(?:\\.|\$\{[^}]*\}|[^ \t\r\n;{])+))`)
 
 // lexer reads nginx's words: plain, or in quotes, with comments left out.
 type lexer struct {
-	*Result
+	*limit.Result
 	included *int     // how many files are, by all that are read
 	files    []string // the one that it reads, behind those that include it
 	text     string
 	line     int
 }
 
-func (l *lexer) at() Position { return Position{l.files[len(l.files)-1], l.line} }
+func (l *lexer) at() limit.Position {
+	return limit.Position{File: l.files[len(l.files)-1], Line: l.line}
+}
 
 // pass passes over so many bytes.
 func (l *lexer) pass(n int) {
@@ -58,7 +64,7 @@ func (l *lexer) pass(n int) {
 // next is a word, or one of { } ; alone; "" is the end. Quoted says that it stood in quotes.
 func (l *lexer) next() (word string, quoted bool, err error) {
 	for l.text != "" {
-		token := nginxToken.FindStringSubmatch(l.text)
+		token := tokenOf.FindStringSubmatch(l.text)
 		l.pass(len(token[0]))
 		text, word := token[2], token[3]
 		switch {

@@ -1,4 +1,4 @@
-package importer
+package limit
 
 import (
 	"fmt"
@@ -23,34 +23,34 @@ func (a Account) String() string {
 }
 
 // A mention is a directive that says a limit, or is about one: where, and in which words.
-type mention struct {
+type Mention struct {
 	Position
 	From string `json:"from"`
 }
 
 // mention has a limit accounted for.
-func (r *Result) mention(m mention) { r.mentions = append(r.mentions, m) }
+func (r *Result) Mention(m Mention) { r.mentions = append(r.mentions, m) }
 
 // leftOut notes that a limit has no rule.
-func (r *Result) leftOut(m mention, format string, args ...any) {
-	r.note(m.Position, "left out: %s: %s", m.From, fmt.Sprintf(format, args...))
+func (r *Result) LeftOut(m Mention, format string, args ...any) {
+	r.Note(m.Position, "left out: %s: %s", m.From, fmt.Sprintf(format, args...))
 }
 
 // passOver accounts for a limit that has no rule.
-func (r *Result) passOver(m mention, format string, args ...any) {
-	r.mention(m)
-	r.leftOut(m, format, args...)
+func (r *Result) PassOver(m Mention, format string, args ...any) {
+	r.Mention(m)
+	r.LeftOut(m, format, args...)
 }
 
 // account finds what became of each limit. One of which neither a rule nor a note speaks gets a
 // note, so that none is lost without a word.
 func (r *Result) account() {
-	rules, shadows := make(map[mention]int), make(map[mention]int)
+	rules, shadows := make(map[Mention]int), make(map[Mention]int)
 	for _, x := range r.Rules {
-		if x.shadow {
-			shadows[x.mention]++
+		if x.Shadow {
+			shadows[x.Mention]++
 		} else {
-			rules[x.mention]++
+			rules[x.Mention]++
 		}
 	}
 	r.Account.Limits = len(r.mentions)
@@ -67,7 +67,7 @@ func (r *Result) account() {
 			r.Account.Shadows++
 		default:
 			if r.Account.Notes++; !slices.ContainsFunc(r.Notes, isAbout) {
-				r.leftOut(m, "it is not understood")
+				r.LeftOut(m, "it is not understood")
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package importer
+package nginx
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 const (
@@ -24,16 +26,16 @@ var (
 // nginxFiles reads a file, with what it includes in its place. What nginx -T prints has all files
 // one after the other, each behind its name, so a server that an http block includes stands outside
 // of it there.
-func (r *Result) nginxFiles(text string) ([]directive, error) {
-	first := File{Text: []byte(text)}
+func readFiles(r *limit.Result, text string) ([]directive, error) {
+	first := limit.File{Text: []byte(text)}
 	if files := printed(text); len(files) > 0 {
-		first, r.open = files[0], openPrinted(files)
+		first, r.Open = files[0], openPrinted(files)
 	}
 	return (&lexer{Result: r, included: new(int)}).file(first)
 }
 
 // printed are the files that nginx -T prints; none: the text is no such print.
-func printed(text string) (files []File) {
+func printed(text string) (files []limit.File) {
 	if !ofPrint.MatchString(text) {
 		return nil
 	}
@@ -43,16 +45,16 @@ func printed(text string) (files []File) {
 		if i+1 < len(marks) {
 			end = marks[i+1][0]
 		}
-		if !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
-			files = append(files, File{Name: name, Text: []byte(text[m[1]:end])})
+		if !slices.ContainsFunc(files, func(f limit.File) bool { return f.Name == name }) {
+			files = append(files, limit.File{Name: name, Text: []byte(text[m[1]:end])})
 		}
 	}
 	return files
 }
 
 // openPrinted opens files of those that were printed, by names relative to the first one's folder.
-func openPrinted(printed []File) Open {
-	return func(pattern string) (files []File, err error) {
+func openPrinted(printed []limit.File) limit.Open {
+	return func(pattern string) (files []limit.File, err error) {
 		if !path.IsAbs(pattern) {
 			pattern = path.Join(path.Dir(printed[0].Name), pattern)
 		}
@@ -71,27 +73,27 @@ func openPrinted(printed []File) Open {
 }
 
 // file reads one that is included, or the first.
-func (l *lexer) file(f File) ([]directive, error) {
+func (l *lexer) file(f limit.File) ([]directive, error) {
 	files := append(l.files[:len(l.files):len(l.files)], f.Name)
-	inner := &lexer{Result: l.Result, included: l.included, files: files, text: string(f.Text), line: 1}
+	inner := &lexer{l.Result, l.included, files, string(f.Text), 1}
 	return inner.directives(0)
 }
 
 // include reads what stands in the place of a directive.
 func (l *lexer) include(d directive) (all []directive, err error) {
-	var files []File
+	var files []limit.File
 	switch {
 	case path.Base(d.words[1]) == "mime.types": // it has no limits
 		return nil, nil
 	case len(l.files) > maxNested:
 		return nil, fmt.Errorf("%v: files within files, more than %d deep", d.at, maxNested)
-	case l.open == nil:
+	case l.Open == nil:
 		err = errors.New("import what nginx -T prints, which has all files in one")
 	default:
-		files, err = l.open(d.words[1])
+		files, err = l.Open(d.words[1])
 	}
 	if err != nil {
-		l.note(d.at, "%s is not read: %v", d.String(), err)
+		l.Note(d.at, "%s is not read: %v", d.String(), err)
 	}
 	for _, f := range files {
 		if *l.included++; *l.included > maxIncluded {

@@ -1,4 +1,4 @@
-package importer
+package nginx
 
 import (
 	"net/http"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 var variables = regexp.MustCompile(`\$\{?([A-Za-z0-9_]+)\}?`)
@@ -36,9 +38,9 @@ func keyPart(name string) (part, note string) {
 	kind, rest, is := strings.Cut(name, "_")
 	switch {
 	case name == "request_uri": // counts by path are of several such values
-		note = requestURI
+		note = RequestURI
 	case name == "proxy_add_x_forwarded_for" || name == "proxy_protocol_addr":
-		note = namesClient("$" + name)
+		note = limit.NamesClient("$" + name)
 	case part != "" || !is:
 	case kind == "cookie":
 		part = "cookie:" + rest
@@ -46,8 +48,8 @@ func keyPart(name string) (part, note string) {
 		part = "query:" + rest
 	case kind == "http":
 		rest = http.CanonicalHeaderKey(strings.ReplaceAll(rest, "_", "-"))
-		if part = "header:" + rest; isClientHeader(rest) {
-			part, note = "source", namesClient("$"+name)
+		if part = "header:" + rest; limit.IsClientHeader(rest) {
+			part, note = "source", limit.NamesClient("$"+name)
 		}
 	}
 	return part, note
@@ -55,8 +57,8 @@ func keyPart(name string) (part, note string) {
 
 // within is the key in a server. $server_name is the first of its names, whichever was asked for:
 // all requests of a server that has names are one, and its rule has them under match.
-func (z *zone) within(c *condition) []string {
-	if !z.byServer || !slices.ContainsFunc(c.match,
+func (z *zone) within(c *limit.Condition) []string {
+	if !z.byServer || !slices.ContainsFunc(c.Match,
 		func(i yaml.MapItem) bool { return i.Key == "hosts" }) {
 		return z.key
 	}
@@ -67,7 +69,7 @@ func (z *zone) within(c *condition) []string {
 	return key
 }
 
-const requestURI = "$request_uri has the query as well, and a path has not"
+const RequestURI = "$request_uri has the query as well, and a path has not"
 
 // named notes that the key of a zone is what names the client, or that it tells more requests apart
 // than a rule's would. Its rules are shadows: as long as no proxy is trusted, all clients behind
@@ -75,12 +77,12 @@ const requestURI = "$request_uri has the query as well, and a path has not"
 func (z *zone) named(variable, note string) {
 	if note != "" {
 		z.notes = append(z.notes, note)
-		z.cond.unknown = append(z.cond.unknown, "$"+variable)
+		z.cond.Unknown = append(z.cond.Unknown, "$"+variable)
 	}
 }
 
 // key is who is counted in a zone, and which requests, where a map or geo says so.
-func (f *nginxFile) key(text string) *zone {
+func (f *file) key(text string) *zone {
 	z := &zone{}
 	names := variables.FindAllStringSubmatch(text, -1)
 	if len(names) == 0 {
@@ -91,17 +93,17 @@ func (f *nginxFile) key(text string) *zone {
 		z.byServer = z.byServer || spelled(m[1]) == "server_name"
 		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
 			if part, is = f.mapped(z, from); !is {
-				z.cond.unknown = append(z.cond.unknown, from.String())
+				z.cond.Unknown = append(z.cond.Unknown, from.String())
 				part = "source"
 			}
 		}
 		z.named(m[1], note)
 		if part == "" {
-			z.cond.unknown = append(z.cond.unknown, "$"+m[1])
+			z.cond.Unknown = append(z.cond.Unknown, "$"+m[1])
 			part = "source"
 		}
 		if !z.elseSource {
-			z.cond.counted(part, "$"+m[1])
+			z.cond.Counted(part, "$"+m[1])
 		}
 		if !slices.Contains(z.key, part) {
 			z.key = append(z.key, part)
@@ -134,7 +136,7 @@ func pairs(m directive) (list [][2]string, standard string, is bool) {
 }
 
 // mapped is the key that a map or geo gives: one for some requests, and "" for who is not counted.
-func (f *nginxFile) mapped(z *zone, m directive) (part string, is bool) {
+func (f *file) mapped(z *zone, m directive) (part string, is bool) {
 	list, standard, is := pairs(m)
 	from := mappedFrom(m)
 	if len(list) == 1 && list[0][0] == "" && standard == from {
@@ -167,8 +169,8 @@ func (f *nginxFile) mapped(z *zone, m directive) (part string, is bool) {
 	return z.chosen(inner, words, gives(other), is)
 }
 
-// chosen is the one key of a list of values of what a map or geo is of. The condition of the zone is
-// then about those.
+// chosen is the one key of a list of values of what a map or geo is of. The condition of the zone
+// is then about those.
 func (z *zone) chosen(m directive, list [][2]string, standard string, read bool) (part string,
 	is bool) {
 	var in, out []string // whose requests are counted, or are not, beside the others
@@ -202,21 +204,21 @@ func (z *zone) chosen(m directive, list [][2]string, standard string, read bool)
 	}
 	from := strings.Trim(mappedFrom(m), "${}")
 	about, note := keyPart(from)
-	field, its := fieldOf(about)
+	field, its := limit.FieldOf(about)
 	plain := !strings.Contains(strings.Join(some, ""), "~")
-	good, bad := prefixes(some)
+	good, bad := limit.Prefixes(some)
 	switch {
 	case part == "":
 		return "", false
 	case len(some) == 0:
 	case (geo || about == "source" && note == "") && len(bad) == 0:
-		z.cond.put(not, "sources", good, m.String())
+		z.cond.Put(not, "sources", good, m.String())
 	case geo || note != "" || about == "source":
 		return "", false
 	case from == "request_method" && plain:
-		z.cond.put(not, "methods", some, m.String())
+		z.cond.Put(not, "methods", some, m.String())
 	case about == "host" && plain:
-		z.cond.put(not, "hosts", some, m.String())
+		z.cond.Put(not, "hosts", some, m.String())
 	case field != "":
 		return part, (not || z.expressions(false, field, its, in, m.String())) &&
 			z.expressions(true, field, its, out, m.String())
@@ -240,7 +242,7 @@ func (z *zone) expressions(not bool, field, name string, patterns []string,
 			p = "(?i:" + p[2:] + ")"
 		case strings.HasPrefix(p, "~"):
 			p = "(?:" + p[1:] + ")"
-		case p == "": // who has none is in no condition
+		case p == "": // who has none is in no limit.Condition
 			return false
 		default:
 			p = "^(?i:" + regexp.QuoteMeta(strings.TrimPrefix(p, "\\")) + ")$"
@@ -248,9 +250,9 @@ func (z *zone) expressions(not bool, field, name string, patterns []string,
 		all = append(all, p)
 	}
 	e := strings.Join(all, "|")
-	if !isExpression(e) {
+	if !limit.IsExpression(e) {
 		return false
 	}
-	z.cond.put(not, field, named(name, "~"+e), written)
+	z.cond.Put(not, field, limit.Named(name, "~"+e), written)
 	return true
 }

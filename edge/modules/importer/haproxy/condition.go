@@ -1,9 +1,11 @@
-package importer
+package haproxy
 
 import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 // predefined are the conditions that HAProxy has a name for.
@@ -26,8 +28,8 @@ func (s *frontend) tests(t term) [][]string {
 	return predefined[t.acl]
 }
 
-// joined adds a test to those of an acl, one of which is enough. Where one is about the same, it has
-// the values of both.
+// joined adds a test to those of an acl, one of which is enough. Where one is about the same, it
+// has the values of both.
 func joined(tests [][]string, test []string) [][]string {
 	about := func(test []string) []string { return test[:len(test)-len(sampleOf(test).values)] }
 	n := len(about(test))
@@ -43,11 +45,11 @@ func joined(tests [][]string, test []string) [][]string {
 
 // understand adds what terms ask to a condition. Their first test of a counter goes there instead,
 // if counter is not nil.
-func (s *frontend) understand(c *condition, terms clause, counter *[]string) {
+func (s *frontend) understand(c *limit.Condition, terms clause, counter *[]string) {
 	for _, t := range terms {
 		tests := s.tests(t)
 		if len(tests) == 0 || len(tests) > 1 && !t.not {
-			c.unknown = append(c.unknown, t.String())
+			c.Unknown = append(c.Unknown, t.String())
 			continue
 		}
 		for _, test := range tests { // of several that are not, none is
@@ -55,30 +57,30 @@ func (s *frontend) understand(c *condition, terms clause, counter *[]string) {
 				counterTest.MatchString(word(test, 0)) {
 				*counter = test
 			} else {
-				c.haproxy(t.not, test)
+				ask(c, t.not, test)
 			}
 		}
 	}
 }
 
 // except leaves out the requests that a condition is about.
-func (s *frontend) except(c *condition, terms clause) {
+func (s *frontend) except(c *limit.Condition, terms clause) {
 	if len(terms) == 1 {
 		if tests := s.tests(terms[0]); len(tests) == 1 {
-			c.haproxy(!terms[0].not, tests[0])
+			ask(c, !terms[0].not, tests[0])
 			return
 		}
 	}
-	c.unknown = append(c.unknown, "that those pass who are "+terms.String())
+	c.Unknown = append(c.Unknown, "that those pass who are "+terms.String())
 }
 
-// haproxy adds a test to a condition, or what is not understood of it.
-func (c *condition) haproxy(not bool, test []string) {
+// ask adds a test to a limit.Condition, or what is not understood of it.
+func ask(c *limit.Condition, not bool, test []string) {
 	written := strings.Join(test, " ")
 	if field, v := sampleOf(test).says(not); v != nil {
-		c.put(not, field, v, written)
+		c.Put(not, field, v, written)
 	} else {
-		c.unknown = append(c.unknown, written)
+		c.Unknown = append(c.Unknown, written)
 	}
 }
 
@@ -87,9 +89,9 @@ var sampleKeys = map[string]string{"src": "source", "path": "path", "hdr": "head
 	"req.hdr": "header:", "req.fhdr": "header:", "cook": "cookie:", "req.cook": "cookie:",
 	"url_param": "query:", "urlp": "query:"}
 
-// haproxyKey is who a sample stands for, as a key; "": it is not known, as of one that goes through
+// keyOf is who a sample stands for, as a key; "": it is not known, as of one that goes through
 // a converter, or that is one occurrence of several.
-func haproxyKey(text string) string {
+func keyOf(text string) string {
 	name, arg, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
 	key := sampleKeys[name]
 	switch {
@@ -106,7 +108,7 @@ var ofHeader = regexp.MustCompile(`^[^(]*hdr[^(]*\(([^,)]*)`)
 // namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads
 // none.
 func namedBy(text string) string {
-	if m := ofHeader.FindStringSubmatch(text); m != nil && isClientHeader(m[1]) {
+	if m := ofHeader.FindStringSubmatch(text); m != nil && limit.IsClientHeader(m[1]) {
 		return m[1]
 	}
 	return ""
@@ -144,7 +146,7 @@ func sampleOf(test []string) (s sample) {
 	} else if s.method == "str" {
 		s.method = ""
 	}
-	s.field, _ = fieldOf(sampleKeys[s.name])
+	s.field, _ = limit.FieldOf(sampleKeys[s.name])
 	return s
 }
 
@@ -155,21 +157,21 @@ func (s sample) says(not bool) (field string, v any) {
 	switch {
 	case strings.Contains(s.arg, ","): // one of several of the name
 	case s.field != "" && s.method == "found" && len(s.values) == 0 && !isHost:
-		return s.field, named(s.arg, "*")
+		return s.field, limit.Named(s.arg, "*")
 	case len(s.values) == 0:
 	case s.name == "path":
 		return "path", s.path()
 	case s.name == "method" && s.method == "":
 		return "methods", s.values
 	case s.name == "src" && s.method == "":
-		if good, bad := prefixes(s.values); len(bad) == 0 {
+		if good, bad := limit.Prefixes(s.values); len(bad) == 0 {
 			return "sources", good
 		}
 	case isHost && s.method == "":
 		return "hosts", s.values
 	case s.field != "" && !isHost:
 		if v = s.value(not); v != nil {
-			return s.field, named(s.arg, v)
+			return s.field, limit.Named(s.arg, v)
 		}
 	}
 	return "", nil
@@ -197,11 +199,11 @@ func (s sample) value(not bool) any {
 	case term == "" || s.fold == not:
 		return s.expression()
 	case len(s.values) == 1 && term != "one_of":
-		return named(term, s.values[0])
+		return limit.Named(term, s.values[0])
 	case len(s.values) > 64:
 		return nil
 	}
-	return named(term, s.values)
+	return limit.Named(term, s.values)
 }
 
 // expression is what a method of comparing makes of texts; nil: a rule cannot have it.
@@ -230,7 +232,7 @@ func (s sample) expression() any {
 	if s.fold {
 		e = "(?i)" + e
 	}
-	if !isExpression(e) {
+	if !limit.IsExpression(e) {
 		return nil
 	}
 	return "~" + e

@@ -1,4 +1,4 @@
-package importer
+package haproxy
 
 import (
 	"cmp"
@@ -7,17 +7,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 // refusal is the rule of a line that refuses by a counter, of one alternative of its condition.
-func (f *haproxyFile) refusal(s *frontend, l line, cond clause) (x Rule, err error) {
-	x.mention = l.mention
+func (f *file) refusal(s *frontend, l line, cond clause) (x limit.Rule, err error) {
+	x.Mention = l.Mention
 	var counter []string // its test: what, and how it compares
-	s.understand(&x.cond, cond, &counter)
+	s.understand(&x.Cond, cond, &counter)
 	var t track
 	if counter == nil {
 		if counter, t = f.carried(s, cond); counter != nil {
-			x.noteThat("a variable or a converter of HAProxy carries this limit: %s is what this "+
+			x.NoteThat("a variable or a converter of HAProxy carries this limit: %s is what this "+
 				"file shows of it", counter[2])
 		}
 	}
@@ -28,53 +30,54 @@ func (f *haproxyFile) refusal(s *frontend, l line, cond clause) (x Rule, err err
 		if len(passed) == 0 {
 			return x, errors.New("a line above it lets all requests pass")
 		}
-		s.except(&x.cond, passed)
+		s.except(&x.Cond, passed)
 	}
 	m := counterTest.FindStringSubmatch(counter[0])
 	if t.table == "" {
-		if t, err = f.tracked(s, &x.cond, m); err != nil {
+		if t, err = f.tracked(s, &x.Cond, m); err != nil {
 			return x, err
 		}
 	}
-	var counted condition
+	var counted limit.Condition
 	s.understand(&counted, t.cond, nil)
 	what := m[3]
-	if what == "http_req_rate" && x.cond.requests() > counted.requests() {
-		x.noteThat("HAProxy counts the client's other requests too; here the rule counts those " +
+	if what == "http_req_rate" && requests(x.Cond) > requests(counted) {
+		x.NoteThat("HAProxy counts the client's other requests too; here the rule counts those " +
 			"that it may refuse")
 	}
-	if x.most, err = mostOf(counter); err != nil {
+	if x.Most, err = mostOf(counter); err != nil {
 		return x, err
 	}
-	if x.window, err = f.window(t.table, what, x.most); err != nil {
+	if x.Window, err = f.window(t.table, what, x.Most); err != nil {
 		return x, err
 	}
 	key := cmp.Or(t.key, "source")
 	if t.key == "" {
-		x.cond.unknown = append(x.cond.unknown, t.sample)
+		x.Cond.Unknown = append(x.Cond.Unknown, t.sample)
 		if header := namedBy(t.sample); header != "" {
-			x.Notes = append(x.Notes, namesClient(header))
+			x.Notes = append(x.Notes, limit.NamesClient(header))
 		}
 	}
-	if x.cond.counted(key, key); key != "source" {
-		x.key = key
+	if x.Cond.Counted(key, key); key != "source" {
+		x.Key = key
 	}
 	x.Name = s.name + "-" + what
-	x.count = named("refused", true) // HAProxy counts before it refuses
+	x.Count = limit.Named("refused", true) // HAProxy counts before it refuses
 	if what == "http_err_rate" {
-		x.count = named("statuses", []int{400, 401, 403, 404, 405, 410, 413, 422, 429})
-		x.noteThat("http_err_rate counts every answer of 400 to 499; here those that count are named")
+		x.Count = limit.Named("statuses", []int{400, 401, 403, 404, 405, 410, 413, 422, 429})
+		x.NoteThat("http_err_rate counts every answer of 400 to 499; " +
+			"here those that count are named")
 	}
 	standard := refusing[l.verbs[0]]
-	if x.status, x.closes = l.status(standard), standard == 0; l.verbs[0] == "tarpit" {
-		x.noteThat("tarpit holds the connection before it answers; here it is refused at once")
+	if x.Status, x.Closes = l.status(standard), standard == 0; l.verbs[0] == "tarpit" {
+		x.NoteThat("tarpit holds the connection before it answers; here it is refused at once")
 	}
 	return x, nil
 }
 
 // carried is the test of a condition where a variable or a converter of HAProxy carries the count
 // or the limit, as one of a counter, and who is counted; nil: the limit is not known.
-func (f *haproxyFile) carried(s *frontend, cond clause) (counter []string, t track) {
+func (f *file) carried(s *frontend, cond clause) (counter []string, t track) {
 	for _, term := range cond {
 		if term.not {
 			continue
@@ -88,7 +91,7 @@ func (f *haproxyFile) carried(s *frontend, cond clause) (counter []string, t tra
 			t = track{key: "source", table: s.name}
 			if m[1] != "" {
 				name, _, _ := strings.Cut(m[3], ",")
-				t.key, t.sample, t.table = haproxyKey(m[1]), m[1], cmp.Or(name, s.name)
+				t.key, t.sample, t.table = keyOf(m[1]), m[1], cmp.Or(name, s.name)
 			}
 			most, _ := mostOf(test)
 			if d := carriedDefault.FindStringSubmatch(text); d != nil {
@@ -120,7 +123,7 @@ func mostOf(test []string) (n int, err error) {
 }
 
 // tracked is who is counted by a counter. Which requests of theirs are is added to a condition.
-func (f *haproxyFile) tracked(s *frontend, c *condition, m []string) (t track, err error) {
+func (f *file) tracked(s *frontend, c *limit.Condition, m []string) (t track, err error) {
 	args := strings.Split(m[4], ",")
 	if strings.HasPrefix(m[1], "src") {
 		return f.addresses(s, c, cmp.Or(args[0], s.name))
@@ -135,13 +138,13 @@ func (f *haproxyFile) tracked(s *frontend, c *condition, m []string) (t track, e
 	}
 	t.table = cmp.Or(word(args, 0), t.table)
 	if s.understand(c, t.cond, nil); t.again {
-		c.unknown = append(c.unknown, "sc"+slot+", which several lines fill")
+		c.Unknown = append(c.Unknown, "sc"+slot+", which several lines fill")
 	}
 	return t, nil
 }
 
 // addresses are those that are counted in a table.
-func (f *haproxyFile) addresses(s *frontend, c *condition, table string) (t track, err error) {
+func (f *file) addresses(s *frontend, c *limit.Condition, table string) (t track, err error) {
 	by := slices.DeleteFunc(slices.Clone(f.tracks[table]),
 		func(o track) bool { return o.key != "source" })
 	switch {
@@ -152,13 +155,13 @@ func (f *haproxyFile) addresses(s *frontend, c *condition, table string) (t trac
 	case len(by) == 1 && by[0].section.name == s.name:
 		s.understand(c, by[0].cond, nil)
 	default:
-		c.unknown = append(c.unknown, "which requests are counted in "+table)
+		c.Unknown = append(c.Unknown, "which requests are counted in "+table)
 	}
 	return track{key: "source", table: table}, nil
 }
 
 // window is the period of a counter, as a rule has it.
-func (f *haproxyFile) window(name, what string, most int) (string, error) {
+func (f *file) window(name, what string, most int) (string, error) {
 	kept := f.tables[name]
 	switch {
 	case what == "conn_cur":
@@ -186,8 +189,8 @@ func (f *haproxyFile) window(name, what string, most int) (string, error) {
 }
 
 // requests are how many fields tell requests of one client apart.
-func (c *condition) requests() (n int) {
-	for _, item := range slices.Concat(c.match, c.not) {
+func requests(c limit.Condition) (n int) {
+	for _, item := range slices.Concat(c.Match, c.Not) {
 		if item.Key != "sources" {
 			n++
 		}

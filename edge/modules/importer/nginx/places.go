@@ -1,10 +1,12 @@
-package importer
+package nginx
 
 import (
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
 // In nginx a request is in one server and in one location of it, and a limit holds where no limit
@@ -55,12 +57,12 @@ func (p place) before(other place, earlier bool) bool {
 func (p place) String() string { return strings.TrimSpace(p.kind + " " + p.path) }
 
 // leave has a rule leave out locations, which nginx takes from the one that its limit is in.
-func (c *condition) leave(taken []place) {
-	for _, p := range taken {
-		if path := p.pattern(); p.isRegexp() && !isExpression(path[1:]) {
-			c.unknown = append(c.unknown, "nginx leaves out "+p.String())
+func (s *scope) leave(c *limit.Condition) {
+	for _, p := range s.taken {
+		if path := p.pattern(); p.isRegexp() && !limit.IsExpression(path[1:]) {
+			c.Unknown = append(c.Unknown, "nginx leaves out "+p.String())
 		} else {
-			c.put(true, "path", path, "")
+			c.Put(true, "path", path, "")
 		}
 	}
 }
@@ -91,34 +93,34 @@ func takenBeside(i int, list []directive) (taken []place) {
 
 // without is the scope of a limit, without the servers and locations within it that have limits of
 // their own, which take its place there.
-func (f *nginxFile) without(s scope, limit directive, within []directive) scope {
-	s.cond = s.cond.clone()
-	s.taken = slices.Concat(s.taken, own(limit, within))
+func (f *file) without(s scope, of directive, within []directive) scope {
+	s.cond = s.cond.Clone()
+	s.taken = slices.Concat(s.taken, own(of, within))
 	var hosts []string
 	for _, d := range within {
-		whole := limit.isIn(d)
-		if d.name() != "server" || !d.block || !whole && len(own(limit, d.within)) == 0 {
+		whole := of.isIn(d)
+		if d.name() != "server" || !d.block || !whole && len(own(of, d.within)) == 0 {
 			continue
 		}
 		these, bad := hostsOf(d.within)
 		if len(these) == 0 || len(bad) > 0 {
 			these = nil
-			s.cond.unknown = append(s.cond.unknown,
+			s.cond.Unknown = append(s.cond.Unknown,
 				fmt.Sprintf("that the server of %v, which names no host, has others", d.at))
 		} else if !whole {
-			f.note(d.at, "%s does not hold for %s here: locations of it have others, and nginx "+
-				"has it hold for the rest", limit.String(), strings.Join(these, ", "))
+			f.Note(d.at, "%s does not hold for %s here: locations of it have others, and nginx "+
+				"has it hold for the rest", of.String(), strings.Join(these, ", "))
 		}
 		hosts = append(hosts, these...)
 	}
-	s.cond.notHosts(hosts)
+	s.notHosts(hosts)
 	return s
 }
 
 // notHosts leaves out hosts.
-func (c *condition) notHosts(hosts []string) {
+func (s *scope) notHosts(hosts []string) {
 	if len(hosts) > 0 {
-		c.put(true, "hosts", unique(hosts), "server_name")
+		s.cond.Put(true, "hosts", limit.Unique(hosts), "server_name")
 	}
 }
 
@@ -128,20 +130,20 @@ func (d *directive) isIn(block directive) bool {
 }
 
 // own are the outermost locations that have a limit of their own.
-func own(limit directive, list []directive) (places []place) {
+func own(of directive, list []directive) (places []place) {
 	for _, d := range list {
 		switch p, is := placeOf(d); {
-		case is && limit.isIn(d):
+		case is && of.isIn(d):
 			places = append(places, p)
 		case is:
-			places = append(places, own(limit, d.within)...)
+			places = append(places, own(of, d.within)...)
 		}
 	}
 	return places
 }
 
-// hostsOf are the hosts of what stands in a server, and those that a rule cannot name; neither: it is
-// for all that no other has.
+// hostsOf are the hosts of what stands in a server, and those that a rule cannot name; neither: it
+// is for all that no other has.
 func hostsOf(server []directive) (hosts, bad []string) {
 	for _, d := range server {
 		if d.name() != "server_name" {
@@ -160,7 +162,7 @@ func hostsOf(server []directive) (hosts, bad []string) {
 			}
 		}
 	}
-	return unique(hosts), bad
+	return limit.Unique(hosts), bad
 }
 
 var portOf = regexp.MustCompile(`(?:^|:)(\d+)$`)
@@ -184,7 +186,7 @@ func ports(server directive) (all []string) {
 }
 
 // others leaves out of a server that is for all hosts those that other servers have at its ports.
-func (c *condition) others(i int, list []directive) {
+func (s *scope) others(i int, list []directive) {
 	if hosts, bad := hostsOf(list[i].within); len(hosts) > 0 || len(bad) > 0 {
 		return
 	}
@@ -193,7 +195,7 @@ func (c *condition) others(i int, list []directive) {
 	for j, o := range list {
 		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o), isHere) {
 			if hosts, bad := hostsOf(o.within); len(bad) == 0 {
-				c.notHosts(hosts)
+				s.notHosts(hosts)
 			}
 		}
 	}

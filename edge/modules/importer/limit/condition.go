@@ -1,4 +1,4 @@
-package importer
+package limit
 
 import (
 	"fmt"
@@ -11,21 +11,21 @@ import (
 )
 
 // A condition is what a rule is about, and what it leaves out.
-type condition struct {
-	match, not yaml.MapSlice
-	unknown    []string // what is not understood
+type Condition struct {
+	Match, Not yaml.MapSlice
+	Unknown    []string // what is not understood
 }
 
-func (c *condition) clone() condition {
-	return condition{slices.Clone(c.match), slices.Clone(c.not), slices.Clone(c.unknown)}
+func (c *Condition) Clone() Condition {
+	return Condition{slices.Clone(c.Match), slices.Clone(c.Not), slices.Clone(c.Unknown)}
 }
 
 // put sets a field of what a rule is about, or of what it leaves out. It leaves out each of several
 // values; of requests that have two at once a match cannot say anything.
-func (c *condition) put(not bool, field string, v any, written string) {
-	to := &c.match
+func (c *Condition) Put(not bool, field string, v any, written string) {
+	to := &c.Match
 	if not {
-		to = &c.not
+		to = &c.Not
 	}
 	i := slices.IndexFunc(*to, func(item yaml.MapItem) bool { return item.Key == field })
 	if i < 0 {
@@ -34,11 +34,11 @@ func (c *condition) put(not bool, field string, v any, written string) {
 	}
 	has := (*to)[i].Value
 	if list, more := texts(has), texts(v); not && list != nil && more != nil {
-		if all := unique(slices.Concat(list, more)); len(all) > len(list) {
+		if all := Unique(slices.Concat(list, more)); len(all) > len(list) {
 			(*to)[i].Value = all
 		}
 	} else if fmt.Sprint(has) != fmt.Sprint(v) {
-		c.unknown = append(c.unknown, written)
+		c.Unknown = append(c.Unknown, written)
 	}
 }
 
@@ -52,52 +52,52 @@ func texts(v any) []string {
 }
 
 // and adds what another condition asks.
-func (c *condition) and(other condition, written string) {
-	for _, item := range other.match {
-		c.put(false, item.Key.(string), item.Value, written)
+func (c *Condition) And(other Condition, written string) {
+	for _, item := range other.Match {
+		c.Put(false, item.Key.(string), item.Value, written)
 	}
-	for _, item := range other.not {
-		c.put(true, item.Key.(string), item.Value, written)
+	for _, item := range other.Not {
+		c.Put(true, item.Key.(string), item.Value, written)
 	}
 }
 
 // whole is the match of a rule; nil: it is about everything.
-func (c *condition) whole() yaml.MapSlice {
-	m := slices.Clone(c.match)
-	if len(c.not) > 0 {
-		m = append(m, yaml.MapItem{Key: "not", Value: c.not})
+func (c *Condition) whole() yaml.MapSlice {
+	m := slices.Clone(c.Match)
+	if len(c.Not) > 0 {
+		m = append(m, yaml.MapItem{Key: "not", Value: c.Not})
 	}
 	return m
 }
 
 // named is one header, cookie or parameter, with what it has to be.
-func named(name string, v any) yaml.MapSlice { return yaml.MapSlice{{Key: name, Value: v}} }
+func Named(name string, v any) yaml.MapSlice { return yaml.MapSlice{{Key: name, Value: v}} }
 
 // fieldOf is the field of a match that is about what a part of a key is, and the name there of that
 // header, cookie or parameter; "": it is none of these.
-func fieldOf(part string) (field, name string) {
+func FieldOf(part string) (field, name string) {
 	kind, name, _ := strings.Cut(part, ":")
 	return map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind], name
 }
 
 // counted leaves out requests without that by which a key counts, which others do not count.
-func (c *condition) counted(part, written string) {
-	field, name := fieldOf(part)
+func (c *Condition) Counted(part, written string) {
+	field, name := FieldOf(part)
 	is := func(item yaml.MapItem) bool { return strings.EqualFold(item.Key.(string), name) }
-	if field == "" || slices.ContainsFunc(c.match, func(item yaml.MapItem) bool {
+	if field == "" || slices.ContainsFunc(c.Match, func(item yaml.MapItem) bool {
 		values, named := item.Value.(yaml.MapSlice)
 		return named && item.Key == field && slices.ContainsFunc(values, is)
 	}) {
 		return
 	}
-	c.put(false, field, named(name, "*"), written)
+	c.Put(false, field, Named(name, "*"), written)
 }
 
 // maxExpression bounds a regular expression that is made of several.
 const maxExpression = 1000
 
 // isExpression reports whether a rule can have a regular expression. PCRE says more.
-func isExpression(e string) bool {
+func IsExpression(e string) bool {
 	_, err := regexp.Compile(e)
 	return err == nil && len(e) <= maxExpression
 }
@@ -109,19 +109,19 @@ var clientHeaders = strings.Fields(`x-forwarded-for forwarded x-real-ip x-client
 	x-azure-clientip x-azure-socketip x-appengine-user-ip cloudfront-viewer-address
 	x-envoy-external-address client-ip wl-proxy-client-ip proxy-client-ip`)
 
-func isClientHeader(name string) bool {
+func IsClientHeader(name string) bool {
 	return slices.Contains(clientHeaders, strings.ToLower(name))
 }
 
 // namesClient is the note about a key that names the client.
-func namesClient(key string) string {
+func NamesClient(key string) string {
 	return key +
 		" names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
 		"source.header; then the source is the client, and mode: shadow can go"
 }
 
 // prefixes are those of a list that are addresses or CIDR.
-func prefixes(list []string) (good, bad []string) {
+func Prefixes(list []string) (good, bad []string) {
 	for _, text := range list {
 		p, err := netip.ParsePrefix(text)
 		if addr, alone := netip.ParseAddr(text); alone == nil {
@@ -139,7 +139,7 @@ func prefixes(list []string) (good, bad []string) {
 	return good, bad
 }
 
-func unique[T comparable](list []T) (all []T) {
+func Unique[T comparable](list []T) (all []T) {
 	for _, x := range list {
 		if !slices.Contains(all, x) {
 			all = append(all, x)

@@ -1,14 +1,16 @@
-package importer
+package haproxy
 
 import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"sluice/edge/modules/importer/limit"
 )
 
-// haproxyFile is what is known of a configuration of HAProxy.
-type haproxyFile struct {
-	*Result
+// file is what is known of a configuration of HAProxy.
+type file struct {
+	*limit.Result
 	tables map[string]*table
 	tracks map[string][]track // by the table that they count in
 	vars   map[string]string  // what variables of the file are set to
@@ -41,12 +43,12 @@ type track struct {
 }
 
 // haproxy makes rules of what refuses by a counter.
-func haproxy(r *Result, text string) error {
-	sections, err := parseHAProxy(text)
+func Read(r *limit.Result, text string) error {
+	sections, err := parse(text)
 	if err != nil {
 		return err
 	}
-	f := &haproxyFile{r, make(map[string]*table), make(map[string][]track), make(map[string]string)}
+	f := &file{r, make(map[string]*table), make(map[string][]track), make(map[string]string)}
 	for _, s := range sections {
 		for _, l := range s.lines {
 			f.collect(s, l)
@@ -61,14 +63,14 @@ func haproxy(r *Result, text string) error {
 	}
 	for _, t := range f.tables {
 		if !t.used && len(t.rates) > 0 {
-			f.passOver(t.line.mention, "no line of this file refuses by it")
+			f.PassOver(t.line.Mention, "no line of this file refuses by it")
 		}
 	}
 	return nil
 }
 
 // collect reads what holds for the whole file.
-func (f *haproxyFile) collect(s *section, l line) {
+func (f *file) collect(s *section, l line) {
 	name, verb := s.name, word(l.verbs, 0)
 	if s.kind == "peers" && l.about == "table" && len(l.words) > 1 {
 		name += "/" + l.words[1]
@@ -98,7 +100,7 @@ func (l *line) track(s *section) (slot string, t track, is bool) {
 	if slot, is = strings.CutPrefix(word(l.verbs, 0), "track-sc"); !is || len(l.verbs) < 2 {
 		return "", t, false
 	}
-	t = track{haproxyKey(l.verbs[1]), l.verbs[1], s.name, l.cond, s, false}
+	t = track{keyOf(l.verbs[1]), l.verbs[1], s.name, l.cond, s, false}
 	if i := slices.Index(l.verbs, "table"); i > 0 && i+1 < len(l.verbs) {
 		t.table = l.verbs[i+1]
 	}
@@ -106,12 +108,13 @@ func (l *line) track(s *section) (slot string, t track, is bool) {
 }
 
 var (
-	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|http_fail_rate|conn_rate|sess_rate|` +
-		`gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
+	rateOf = regexp.MustCompile(
+		`\b(http_req_rate|http_err_rate|http_fail_rate|conn_rate|sess_rate|gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
 	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table), and of an address
 	// src_http_req_rate(table), or src,table_http_req_rate(table).
-	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_|src,table_)(http_req_rate|http_err_rate|` +
-		`http_fail_rate|conn_rate|conn_cur|sess_rate|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
+	counterTest = regexp.MustCompile(
+		`^(sc_|sc(\d)_|src_|src,table_)(http_req_rate|http_err_rate|http_fail_rate|conn_rate|` +
+			`conn_cur|sess_rate|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
 	// aCounter is anything that a stick table counts.
 	aCounter = regexp.MustCompile(
 		`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
@@ -124,15 +127,15 @@ var (
 )
 
 // expanded is a text of a condition with what the variables in it are set to.
-func (f *haproxyFile) expanded(text string) string {
-	for _, name := range unique(variableName.FindAllString(text, -1)) {
+func (f *file) expanded(text string) string {
+	for _, name := range limit.Unique(variableName.FindAllString(text, -1)) {
 		text += " " + f.vars[name]
 	}
 	return text
 }
 
 // whole is a condition with all that its acls and variables stand for, as a text.
-func (f *haproxyFile) whole(s *frontend, c clause) string {
+func (f *file) whole(s *frontend, c clause) string {
 	text := c.String()
 	for _, w := range strings.Fields(text) {
 		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
@@ -143,7 +146,7 @@ func (f *haproxyFile) whole(s *frontend, c clause) string {
 }
 
 // counts reports whether a condition is about a counter. The line then speaks of its table.
-func (f *haproxyFile) counts(s *frontend, c clause) bool {
+func (f *file) counts(s *frontend, c clause) bool {
 	text := f.whole(s, c)
 	if !aCounter.MatchString(text) {
 		return false
@@ -172,7 +175,7 @@ var refusing = map[string]int{"deny": 403, "tarpit": 500, "return": 200, "reject
 	"silent-drop": 0}
 
 // line reads a line of a section, of which the lines above it are known.
-func (f *haproxyFile) line(s *frontend, l line) {
+func (f *file) line(s *frontend, l line) {
 	verb := word(l.verbs, 0)
 	standard, refuses := refusing[verb]
 	slot, t, tracks := l.track(s.section)
@@ -183,31 +186,31 @@ func (f *haproxyFile) line(s *frontend, l line) {
 		// Who is counted by the first is not by the second
 		before, again := s.tracks[slot]
 		if again && before.cond == nil {
-			f.leftOut(l.mention, "a line above it has filled sc%s for all requests", slot)
+			f.LeftOut(l.Mention, "a line above it has filled sc%s for all requests", slot)
 			return
 		}
 		t.again = again
 		s.tracks[slot] = t
 	case otherLimits[l.about] != "":
-		f.passOver(l.mention, "it is not about the requests of a client: %s",
+		f.PassOver(l.Mention, "it is not about the requests of a client: %s",
 			otherLimits[l.about])
 	case l.about == "filter" && strings.HasPrefix(word(l.words, 1), "bwlim-"):
-		f.passOver(l.mention, "answers have no limit of bytes a second")
+		f.PassOver(l.Mention, "answers have no limit of bytes a second")
 	case verb == "allow" || verb == "accept":
 		s.passed[l.about] = append(s.passed[l.about], l.cond)
 	case !f.counts(s, l.cond):
 	case !refuses || verb == "return" && l.status(standard) < 400:
-		f.passOver(l.mention, "it looks at a counter, and does not refuse requests")
+		f.PassOver(l.Mention, "it looks at a counter, and does not refuse requests")
 	default:
-		f.mention(l.mention)
+		f.Mention(l.Mention)
 		list := l.cond.alternatives()
 		for _, c := range list {
 			if len(list) > 1 && !f.counts(s, c) {
-				f.note(l.Position, "left out of %s: %v: it is about no counter, and refuses always",
+				f.Note(l.Position, "left out of %s: %v: it is about no counter, and refuses always",
 					l.From, c)
 				continue
 			}
-			f.add(f.refusal(s, l, c))
+			f.Add(f.refusal(s, l, c))
 		}
 	}
 }
