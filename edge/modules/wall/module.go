@@ -22,7 +22,7 @@ const section = "wall"
 func Module() edge.Module {
 	m := new(module)
 	return edge.Module{Name: section,
-		Config: config.Module{AtStart: true, InKernel: func(c *config.Config) bool {
+		Config: config.Module{InKernel: func(c *config.Config) bool {
 			return socketOf(c) != ""
 		}, Settings: func() any { return new(Settings) }},
 		Prepare: m.prepare, Kernel: m.kernel, State: m.state,

@@ -29,6 +29,20 @@ func TestModule(t *testing.T) {
 	}
 }
 
+// An edge that has no wall, or another, has that of its file once it is read again.
+func TestWallOfAFileReadAgain(t *testing.T) {
+	use := Module()
+	const kernel = origin + "shed: kernel\n"
+	for _, before := range []string{origin, kernel + "wall: {socket: /run/other.sock}\n"} {
+		s := edgetest.NewServer(t, edgetest.Parse(t, before, use), edgetest.Using(use))
+		c := config.Running(s.Config(), edgetest.Parse(t, kernel+"wall: {socket: /run/wall.sock}\n", use))
+		edgetest.Must(t, s.Apply(c))
+		if is := socketOf(s.Config()); is != "/run/wall.sock" {
+			t.Errorf("after %s: %s", before, is)
+		}
+	}
+}
+
 // Shed: kernel wants to know where sluice-wall is, also of a program without this module.
 func TestKernelWantsAWall(t *testing.T) {
 	const want = "shed is kernel but nothing says where sluice-wall is: give wall.socket, such as /run/sluice-wall/wall.sock"
