@@ -14,6 +14,7 @@ import (
 
 	"sluice/edge/bearer"
 	"sluice/edge/changes"
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -59,7 +60,10 @@ type Module struct {
 	// Reload reads files of the module's again that may have changed. A reload calls it, at most
 	// once at a time and until ctx is done, before c comes into force; nil: c is wrong. It may take
 	// its time, and what it returns is called when c is in force, or cannot be.
-	Reload  func(ctx context.Context, c *config.Config) (done func())
+	Reload func(ctx context.Context, c *config.Config) (done func())
+	// Rules returns where changes of rules are kept under a configuration, in place of the PoP's list
+	// and of one of this edge alone; nil: it keeps none. It is asked once, at the start.
+	Rules   func(*config.Config) *rulelist.Place
 	Collect func(metric.Sink)    // its metrics
 	State   func(*control.State) // adds what operators should know of it
 	// Kernel returns how the kernel refuses a prefix; nil: it does not.
@@ -371,6 +375,19 @@ func (all Modules) Notes() (notes []string) {
 		}
 	}
 	return notes
+}
+
+// Rules is where a module keeps changes of rules, the first that does; nil: none does.
+func (all Modules) Rules(c *config.Config) *rulelist.Place {
+	for _, m := range all {
+		if m.Rules == nil {
+			continue
+		}
+		if at := m.Rules(c); at != nil {
+			return at
+		}
+	}
+	return nil
 }
 
 // Reload has modules read their files again.

@@ -22,6 +22,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/changes"
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
 	"sluice/edge/limiter"
@@ -310,6 +311,27 @@ func TestChangesOfModules(t *testing.T) {
 	}
 	if text := use.ChangeText(&list[4]); text != "tea was told of green" {
 		t.Error(text)
+	}
+}
+
+// Changes of rules are kept by the first module that keeps any under a configuration.
+func TestRulesOfModules(t *testing.T) {
+	of := func(name string) edge.Module {
+		return edge.Module{Name: name, Rules: func(c *config.Config) *rulelist.Place {
+			if c.EdgeID != name {
+				return nil
+			}
+			return &rulelist.Place{File: name}
+		}}
+	}
+	use := edge.Modules{{Name: "milk"}, of("tea"), of("cake")}
+	for _, name := range []string{"tea", "cake"} {
+		if at := use.Rules(&config.Config{EdgeID: name}); at == nil || at.File != name {
+			t.Errorf("%s: %+v", name, at)
+		}
+	}
+	if at := use.Rules(&config.Config{EdgeID: "milk"}); at != nil {
+		t.Errorf("%+v", at)
 	}
 }
 

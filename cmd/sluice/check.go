@@ -19,6 +19,7 @@ import (
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/config"
 	"sluice/edge/operator"
 	"sluice/edge/regular"
@@ -136,6 +137,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 		}
 		try(err)
 	}
+	use := modules(true, nil)
+	place := use.Rules(c)
 	key, err := settings.ReadSecret(c)
 	awaits(err)
 	switch {
@@ -143,7 +146,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 	case err != nil: // no key to read by what is kept there
 		awaits(tryFolder(c.StateDir))
 	default:
-		awaits(tryState(c, key))
+		awaits(tryState(c, key, place))
 	}
 	doubt(settings.GuessableSecret(c))
 	_, err = settings.ReadPeersKeys(c.PoP.PeersSecretFile)
@@ -155,10 +158,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 		_, _, err = s.readToken()
 		awaits(err)
 	}
-	if len(c.Etcd.Endpoints) > 0 {
-		try(tryEtcd(c))
+	if place != nil {
+		_, err = place.Open(key, 0, nil)
+		try(err)
 	}
-	use := modules(true, nil)
 	_, err = edge.New(edge.Options{Config: c, Use: use,
 		Table: counter.New(counter.Options{Counters: 1024}), Blocks: mitigation.New(1024, nil)})
 	try(err)
@@ -206,7 +209,6 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 	doubtful = append(doubtful, originsHere(c)...)
 	secrets := map[string]string{"admin_token_file": c.AdminTokenFile,
 		"pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile,
-		"etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile,
 		"plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")}
 	for _, s := range services {
 		if secrets[s.Name+".key_file"] = s.KeyFile; s.TokenFile != nil {
@@ -260,8 +262,8 @@ func notYet(err error) string {
 const inUse = ": the port is in use: by an edge that this file is for, or a start will fail"
 
 // tryState reports what a start would find in a state_dir.
-func tryState(c *config.Config, key secret.Secret) error {
-	if err := tier.CheckState(c, key); err != nil {
+func tryState(c *config.Config, key secret.Secret, place *rulelist.Place) error {
+	if err := tier.CheckState(c, key, place); err != nil {
 		return err
 	}
 	return tryFolder(c.StateDir)

@@ -180,10 +180,10 @@ func TestCheckTakesItsOwnState(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryState(c, key); err != nil {
+	if err := tryState(c, key, nil); err != nil {
 		t.Error(err)
 	}
-	if err := tryState(c, secret.Of([]byte("another of some length"))); err == nil {
+	if err := tryState(c, secret.Of([]byte("another of some length")), nil); err == nil {
 		t.Error("under another secret it is good")
 	}
 }

@@ -4,12 +4,11 @@ package main
 
 import (
 	"sluice/edge"
-	"sluice/edge/changes/etcd"
-	"sluice/edge/config"
 	"sluice/edge/modules/accesslog"
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/etcd"
 	"sluice/edge/modules/geo"
 	"sluice/edge/modules/importer"
 	"sluice/edge/modules/ja4"
@@ -38,13 +37,7 @@ func modules(offline bool, passes [][16]byte) edge.Modules {
 	return edge.Modules{redirect.Module(), maintenance.Module(), cors.Module(),
 		pages.Module(), lists.Module(offline), tokens.Module(), geo.Module(geo.Checked),
 		ja4.Module(), verified.Module(nil), challenge.Module(passes), challenge.WhenModule(),
-		acme.Module(), accesslog.Module(), tracing.Module(thisBuild().Version),
+		etcd.Module(), acme.Module(), accesslog.Module(), tracing.Module(thisBuild().Version),
 		ratelimit.Module(), limitapi.Module(), wall.Module(),
 		suggest.Module(), importer.Module(), try.Module()}
-}
-
-// tryEtcd reports what a start would find wrong with the files of etcd.
-func tryEtcd(c *config.Config) error {
-	_, err := etcd.New(etcd.Config(c.Etcd), "", "")
-	return err
 }

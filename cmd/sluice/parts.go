@@ -56,10 +56,10 @@ type daemon struct {
 	tokens   []*files     // of all that want one
 	wanted   int          // fit: connections
 	across   *peers.Peers // joinTier; nil: blocks go to no other PoP
+	modules  edge.Modules
 	shared   *tier.Shared
 
-	modules edge.Modules  // makeEdge
-	keeper  *plans.Loader // nil: no client is on a plan
+	keeper  *plans.Loader // makeEdge; nil: no client is on a plan
 	server  *edge.Server
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
@@ -136,7 +136,8 @@ func (d *daemon) joinTier() (err error) {
 		}
 		d.across = peers.New(&c.PoP, keys, d.happened)
 	}
-	d.shared, err = tier.Join(c, d.key, d.log, d.happened, d.across)
+	d.modules = modules(false, d.passes())
+	d.shared, err = tier.Join(c, d.key, d.log, d.happened, d.modules.Rules(c), d.across)
 	return err
 }
 
@@ -149,7 +150,6 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
-	d.modules = modules(false, d.passes())
 	d.server, err = edge.New(edge.Options{Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
 		Config: c, Use: d.modules, Table: shared.Table, Blocks: shared.Blocks, Tier: shared.Tier,
 		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact})
@@ -383,7 +383,7 @@ func (d *daemon) serveOperators() {
 			State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
 			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
 			Edit:   reload.edit, Order: reload.order, Self: reload.self,
-			Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
+			Etcd: d.shared.PlaceStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken,
 			Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,

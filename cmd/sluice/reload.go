@@ -317,9 +317,12 @@ func (r *reloader) content() string {
 	return files.Now() + r.beside()
 }
 
-// beside is what the files of modules say.
+// beside is what those files of modules say that reload the configuration.
 func (r *reloader) beside() (all string) {
 	for _, f := range r.server.Config().Files() {
+		if !f.Reloads {
+			continue
+		}
 		text, err := os.ReadFile(f.Path)
 		if all += "\x00" + string(text); err != nil {
 			all += "\x00" + err.Error()

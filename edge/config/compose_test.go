@@ -111,7 +111,7 @@ func TestIncludeOfNothing(t *testing.T) {
 // What is from a file is shown as it is written, in values and in lists, and a change of the file is seen.
 func TestWhatIsFromAFileIsNotShown(t *testing.T) {
 	c, read, err := composed(t, nil, map[string]string{"store": "postgres://sluice:hush@db/sluice\n", "host": "hush.example", "net": "192.0.2.0/24", "ca": "hush.pem",
-		"main.yaml": "x-store: &store ${file:store}\nplans: {key: \"header:A\", store: *store}\nadmin_hosts: [a, \"${file:host}\"]\ndeny: [\"${file:net}\"]\netcd: {endpoints: [\"https://a:1\"], username: a, password_file: b, ca_file: \"x/${file:ca}\"}\n"})
+		"main.yaml": "x-store: &store ${file:store}\nplans: {key: \"header:A\", store: *store}\nadmin_hosts: [a, \"${file:host}\"]\ndeny: [\"${file:net}\"]\ntls: {certificate: \"x/${file:ca}\", key: a}\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestWhatIsFromAFileIsNotShown(t *testing.T) {
 		}
 	}
 	shown := text(Shown(c))
-	for _, want := range []string{`"store":"${file:store}"`, `"admin_hosts":["a","${file:host}"]`, `"deny":["${file:net}"]`, `"ca_file":"x/${file:ca}"`} {
+	for _, want := range []string{`"store":"${file:store}"`, `"admin_hosts":["a","${file:host}"]`, `"deny":["${file:net}"]`, `"certificate":"x/${file:ca}"`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in %s", want, shown)
 		}

@@ -44,7 +44,6 @@ type Config struct {
 	// Where what operators said is kept over a restart; "": nowhere
 	StateDir string         `json:"state_dir" want:"file"`
 	PoP      PoP            `json:"pop"`
-	Etcd     Etcd           `json:"etcd"`
 	Table    Table          `json:"table"`
 	Source   address.Config `json:"source" reload:"yes"`
 	Deny     []netip.Prefix `json:"deny" reload:"yes"`
@@ -133,27 +132,12 @@ type Peer struct {
 	Edges []string `json:"edges"` // host:port where they listen for peers
 }
 
-// Etcd is the etcd over which the rules that operators change are the same in several PoPs. The
-// zero Etcd is none.
-type Etcd struct {
-	// http://HOST:PORT or https://HOST:PORT, all of one scheme
-	Endpoints []string `json:"endpoints"`
-	// Of all keys; begins and ends with a slash
-	Prefix       string `json:"prefix" want:"etcd prefix"`
-	Username     string `json:"username" want:"file"`
-	PasswordFile string `json:"password_file" want:"file"`
-	CAFile       string `json:"ca_file" want:"file"`   // of the nodes' certificates; "": those of the system
-	CertFile     string `json:"cert_file" want:"file"` // of this edge, and its key
-	KeyFile      string `json:"key_file" want:"file"`
-}
-
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
 		Listen: At(":8080"),
 		Admin:  "127.0.0.1:8081",
 		PoP:    PoP{Name: "local", Wait: 5 * time.Millisecond, PeersMode: "enforce"},
-		Etcd:   Etcd{Prefix: "/sluice/"},
 		Table:  Table{Counters: 1_000_000},
 		Shed:   Answer,
 		Plans:  rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},

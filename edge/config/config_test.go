@@ -248,34 +248,3 @@ func TestGuards(t *testing.T) {
 		}
 	}
 }
-
-// Whoever can write into etcd changes the rules of every edge: what lets others do that is said.
-func TestEtcdWarnings(t *testing.T) {
-	f := func(etcd, want string) {
-		t.Helper()
-		c, err := Parse("", []byte("state_dir: /s\netcd: {"+etcd+"}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got string
-		for _, w := range c.Warnings() {
-			if strings.HasPrefix(w, "etcd: ") {
-				got += w
-			}
-		}
-		c.StateDir = ""
-		if !strings.Contains(strings.Join(c.Warnings(), "\n"), "etcd: without state_dir") {
-			t.Errorf("%s: without state_dir: %q", etcd, c.Warnings())
-		}
-		if (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", etcd, got, want)
-		}
-	}
-	f(`endpoints: ["http://127.0.0.1:2379", "http://[::1]:2379", "http://localhost:2379"]`, "")
-	f(`endpoints: ["http://10.0.0.1:2379"]`, "plain text without a password")
-	f(`endpoints: ["http://127.0.0.1:2379", "http://10.0.0.1:2379"]`, "plain text without a password")
-	f(`endpoints: ["http://10.0.0.1:2379"], username: a, password_file: p`, "reads the password")
-	f(`endpoints: ["https://10.0.0.1:2379"]`, "no username and no cert_file")
-	f(`endpoints: ["https://10.0.0.1:2379"], username: a, password_file: p`, "")
-	f(`endpoints: ["https://10.0.0.1:2379"], cert_file: c, key_file: k`, "")
-}

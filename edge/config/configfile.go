@@ -73,7 +73,6 @@ func (r *reader) config(n ast.Node, c *Config) {
 	f["listen"] = r.listeners("listen", &c.Listen)
 	f["listen_tls"] = r.listeners("listen_tls", &c.ListenTLS)
 	f["pop"] = func(n ast.Node) { r.pop(n, &c.PoP) }
-	f["etcd"] = func(n ast.Node) { r.etcd(n, &c.Etcd) }
 	f["deny"] = r.group("deny", &c.Deny, &c.DenyMarked)
 	f["allow"] = r.group("allow", &c.Allow, &c.AllowMarked)
 	f["origins"] = r.each("origins", func(n ast.Node) { r.origin(n, c) })
@@ -109,7 +108,6 @@ type option struct {
 
 func (c *Config) optional() []option {
 	return []option{
-		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
 		{"listen.redirect", slices.ContainsFunc(c.Listen,
 			func(l Listener) bool { return l.Redirect != 0 })},
 		{"plans.store", c.Plans.Store != ""},

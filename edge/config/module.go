@@ -41,8 +41,7 @@ type Module struct {
 	InKernel func(*Config) bool
 	// Service returns what programs call at a listener of the module's; nil: nothing.
 	Service func(*Config) Service
-	// Files are those that the module reads as a configuration comes into force; nil: there are
-	// none. When what one says changes, the configuration is put in force anew.
+	// Files are those of the module's that are secret, or whose change is a reload; nil: none are.
 	Files func(*Config) []File
 	// Check returns what is wrong with a configuration as a whole; nil: nothing can be.
 	Check func(*Config) error
@@ -50,13 +49,14 @@ type Module struct {
 	Weaknesses func(*Config) []string
 }
 
-// A File is one that a setting names. Of a secret one sluice check says if others can read it.
+// A File is one that a setting names.
 type File struct {
-	Setting, Path string
-	Secret        bool
+	Setting, Path string // "": none is given
+	Secret        bool   // sluice check says if others can read it
+	Reloads       bool   // when it changes, the configuration is put in force anew
 }
 
-// Files are those that modules read as the configuration comes into force.
+// Files are those of modules that are secret, or whose change is a reload.
 func (c *Config) Files() (list []File) {
 	for _, m := range c.Modules {
 		if m.Files != nil {

@@ -10,6 +10,7 @@ import (
 	"sluice/edge/modules/acme"
 	"sluice/edge/modules/challenge"
 	"sluice/edge/modules/cors"
+	"sluice/edge/modules/etcd"
 	"sluice/edge/modules/geo"
 	"sluice/edge/modules/ja4"
 	"sluice/edge/modules/limitapi"
@@ -29,7 +30,7 @@ import (
 func TestMain(m *testing.M) {
 	config.Use(edge.Modules{redirect.Module(), maintenance.Module(), tokens.Module(), ja4.Module(),
 		challenge.Module(nil), challenge.WhenModule(), verified.Module(nil), cors.Module(),
-		lists.Module(true), acme.Module(), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
+		lists.Module(true), acme.Module(), etcd.Module(), geo.Module(nil), pages.Module(), accesslog.Module(), tracing.Module(""),
 		ratelimit.Module(), limitapi.Module(), wall.Module()}.Config())
 	os.Exit(m.Run())
 }

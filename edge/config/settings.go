@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -40,7 +41,8 @@ import (
 // With "0, or " before a range 0 may be as well.
 //
 // What has a method Check() error is checked once it is read, and a slice that has CheckLast() error
-// after each of its entries. The tag need says what a setting is without which the section's others
+// after each of its entries. CheckGiven of a section finds what settings say about each other, where
+// some are wrong as well: an error stands at the first of the settings at that is given. The tag need says what a setting is without which the section's others
 // are nothing, unique:"list" that it is the name of a list, which no other has, and reload:"yes" that
 // it takes effect when the file is read again, not at the next start only. With omitempty operators are not shown a zero.
 
@@ -67,6 +69,18 @@ func (r *reader) into(n ast.Node, what string, to any) map[string]ast.Node {
 		}
 	}
 	r.check(n, what, before, to)
+	if c, can := to.(interface {
+		CheckGiven(given func(setting string) bool, wrong func(err error, at ...string))
+	}); can {
+		c.CheckGiven(func(name string) bool { return seen[name] != nil },
+			func(err error, at ...string) {
+				where := n
+				for _, name := range slices.Backward(at) {
+					where = cmp.Or(seen[name], where)
+				}
+				r.fail(where, "%s: %v", what, err)
+			})
+	}
 	return seen
 }
 
@@ -235,7 +249,6 @@ var forms = map[string]func(string) (string, error){
 	"cost header":      asWritten(checkCostHeader),
 	"text of a header": asWritten(checkHeaderValue),
 	"check path":       asWritten(func(text string) error { _, err := ParseCheckPath(text); return err }),
-	"etcd prefix":      asWritten(checkEtcdPrefix),
 	"source header": asWritten(func(text string) error {
 		if !address.IsSourceHeader(text) {
 			return fmt.Errorf("%q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)

@@ -23,12 +23,6 @@ func (c *Config) weaknesses() (all []string) {
 	if c.Source.TrustsEverybody() {
 		add("source.trust has every address: each client can claim to be any other, unless only proxies can reach this edge")
 	}
-	if w := c.Etcd.weakness(); w != "" {
-		add("%s", w)
-	}
-	if len(c.Etcd.Endpoints) > 0 && c.StateDir == "" {
-		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
-	}
 	if c.Plans.Store == "" && slices.ContainsFunc(c.Rules,
 		func(r rules.Config) bool { return r.HasPlans() }) {
 		add("plans: nothing says which client is on which plan, so every client is on %s: give plans.store", c.Plans.Default)

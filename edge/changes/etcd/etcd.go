@@ -31,18 +31,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config is which etcd, and how to reach it. Files are read for each session, so they may be
-// replaced.
-type Config struct {
-	Endpoints    []string // http://HOST:PORT or https://HOST:PORT
-	Prefix       string   // of all keys; begins and ends with a slash
-	Username     string
-	PasswordFile string
-	CAFile       string // "": the system's
-	CertFile     string
-	KeyFile      string
-}
-
 const (
 	beatEvery = time.Second
 	// answerTime is how long etcd may take for an answer: so long may an operator wait, and no
@@ -93,7 +81,7 @@ type Status struct {
 // New returns a Store that follows the names that begin with followed, and publishes this edge's
 // state under a name. The error is one of the files.
 func New(c Config, followed, self string) (*Store, error) {
-	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery,
+	s := &Store{config: c, followed: followed, self: string(c.Prefix) + self, every: beatEvery,
 		changed: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
 	return s, err
@@ -211,7 +199,7 @@ func (s *Store) Put(ctx context.Context, name string, text []byte,
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	key := s.config.Prefix + name
+	key := string(s.config.Prefix) + name
 	answer, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(clientv3.OpPut(key, string(text))).Else(clientv3.OpGet(key)).Commit()
 	switch {
@@ -297,8 +285,8 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	watched := make(chan clientv3.WatchResponse)
 	watcher.Go(func() { // Watch itself may wait for an answer
 		defer close(watched)
-		for w := range c.Watch(watching, s.config.Prefix+s.followed, clientv3.WithPrefix(),
-			clientv3.WithRev(from)) {
+		for w := range c.Watch(watching, string(s.config.Prefix)+s.followed,
+			clientv3.WithPrefix(), clientv3.WithRev(from)) {
 			select {
 			case watched <- w:
 			case <-watching.Done():
@@ -324,7 +312,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 			}
 			values := make([]Value, 0, len(w.Events))
 			for _, e := range w.Events {
-				v := Value{Name: strings.TrimPrefix(string(e.Kv.Key), s.config.Prefix)}
+				v := Value{Name: s.name(e.Kv.Key)}
 				if e.Type == clientv3.EventTypePut {
 					if v.Text, v.Revision = e.Kv.Value, e.Kv.ModRevision; v.Revision <= known {
 						continue // a beat was faster, and had what is there now
@@ -345,12 +333,12 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	}
 }
 
-// open makes a session's client.
 // Connect opens a connection for another use.
 func Connect(ctx context.Context, c Config) (*clientv3.Client, error) {
 	return (&Store{config: c}).open(ctx)
 }
 
+// open makes a session's client.
 func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
 	options, err := s.options(ctx)
 	if err != nil {
@@ -368,16 +356,21 @@ func (s *Store) get(ctx context.Context, c *clientv3.Client, names string,
 	which ...clientv3.OpOption) ([]Value, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err := c.Get(ctx, s.config.Prefix+names, append(which, clientv3.WithPrefix())...)
+	answer, err := c.Get(ctx, string(s.config.Prefix)+names,
+		append(which, clientv3.WithPrefix())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("etcd: get: %w", err)
 	}
 	values := make([]Value, len(answer.Kvs))
 	for i, kv := range answer.Kvs {
-		values[i] = Value{strings.TrimPrefix(string(kv.Key), s.config.Prefix), kv.Value,
-			kv.ModRevision}
+		values[i] = Value{s.name(kv.Key), kv.Value, kv.ModRevision}
 	}
 	return values, answer.Header.Revision, nil
+}
+
+// name is a key without the prefix.
+func (s *Store) name(key []byte) string {
+	return strings.TrimPrefix(string(key), string(s.config.Prefix))
 }
 
 func (s *Store) lease(ctx context.Context, c *clientv3.Client) (clientv3.LeaseID, error) {

@@ -47,10 +47,11 @@ func (m *Manager) expiry(host string) time.Time {
 // storage is where certificates are kept that are got: in etcd, where there is one, else in the
 // state's folder.
 func storage(c *config.Config) certmagic.Storage {
-	if len(c.Etcd.Endpoints) == 0 {
+	to := etcd.Of(c)
+	if to == nil {
 		return Folder(filepath.Join(c.StateDir, "acme"))
 	}
 	return NewEtcd(func(ctx context.Context) (*clientv3.Client, error) {
-		return etcd.Connect(ctx, etcd.Config(c.Etcd))
-	}, c.Etcd.Prefix+"acme/")
+		return etcd.Connect(ctx, *to)
+	}, string(to.Prefix)+"acme/")
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/message"
@@ -119,7 +120,7 @@ func check(c *config.Config) error {
 	case !slices.ContainsFunc(c.ListenTLS,
 		func(l config.Listener) bool { return l.TLS == (listen.TLSConfig{}) }):
 		return errors.New("acme gets certificates but no listener shows them: each of listen_tls has its own; give one without tls")
-	case c.StateDir == "" && len(c.Etcd.Endpoints) == 0:
+	case c.StateDir == "" && etcd.Of(c) == nil:
 		return errors.New("acme has no place for certificates and keys: give state_dir, or, for edges that share them, etcd")
 	}
 	return nil

@@ -180,7 +180,7 @@ func files(c *config.Config) []config.File {
 		return nil
 	}
 	return []config.File{{Setting: "jwt.keys_file", Path: s.KeysFile,
-		Secret: isSecret(s.Algorithms[0])}}
+		Secret: isSecret(s.Algorithms[0]), Reloads: true}}
 }
 
 func (m *module) prepare(s *edge.Setup) (edge.Points, error) {

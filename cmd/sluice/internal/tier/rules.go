@@ -8,8 +8,8 @@ import (
 	"sluice/pop/operatorlog"
 )
 
-// RuleStore is where changes of rules are kept: in the PoP's list of what operators said, in etcd,
-// or in a list of this edge alone.
+// RuleStore is where changes of rules are kept: in the PoP's list of what operators said, at a place
+// of several PoPs, or in a list of this edge alone.
 type RuleStore struct {
 	Origin changes.Origin
 	List   func() (entries []operatorlog.Entry, version uint64, moved <-chan struct{})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/config"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
@@ -66,19 +66,18 @@ func openState(dir, name string, list Kept) (*stateFile, error) {
 const stateName = "words"
 
 // apartName is the list of changes of rules in the folder, where that is another: of those that
-// stay on this edge, or of those in etcd. Under another prefix of etcd there are other rules, and
-// what was kept of those must not come into these.
-func apartName(c *config.Config) string {
-	if len(c.Etcd.Endpoints) > 0 {
-		return "etcd" + url.PathEscape(c.Etcd.Prefix)
+// stay on this edge, or of those at a place.
+func apartName(place *rulelist.Place) string {
+	if place != nil {
+		return place.File
 	}
 	return "rules"
 }
 
 // CheckState reports what a start with a configuration would find wrong in its state_dir.
-func CheckState(c *config.Config, key secret.Secret) error {
+func CheckState(c *config.Config, key secret.Secret, place *rulelist.Place) error {
 	for name, is := range map[string]bool{stateName: len(c.PoP.Memcached) > 0,
-		apartName(c): rulesApart(c)} {
+		apartName(place): rulesApart(c, place)} {
 		if !is {
 			continue
 		}
@@ -172,9 +171,10 @@ func (f *stateFile) save() (err error) {
 	return err
 }
 
-// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they
-// are not in force any more.
-func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
+// warnOfRulesLeft warns of changes of rules that the PoP's list had before they were at a place:
+// they are not in force any more.
+func warnOfRulesLeft(c *config.Config, key secret.Secret, place *rulelist.Place,
+	log *slog.Logger) {
 	if c.StateDir == "" {
 		return
 	}
@@ -191,6 +191,7 @@ func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 		}
 	}
 	if len(rules) > 0 {
-		log.Warn("changes of rules in the PoP's list are dropped, because with etcd rules are changed there alone: make them again", "rules", strings.Join(rules, ", "))
+		log.Warn("changes of rules in the PoP's list are dropped, because with "+string(place.Origin)+
+			" rules are changed there alone: make them again", "rules", strings.Join(rules, ", "))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/sluice/internal/rulelist"
+	"sluice/edge/changes/rulelist"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
 )

@@ -4,7 +4,7 @@
 //
 //	edge --- edge.Tier ---> Shared ---> pop.Machine ---> pop/memcached
 //	                          |
-//	                          +--> etcd: rules of several PoPs
+//	                          +--> rulelist.Shared: rules of several PoPs
 //	                          +--> state_dir: what operators said, over a restart of the whole PoP
 package tier
 
@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/peers"
-	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/counter/exact"
@@ -31,6 +30,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/beat"
 	"sluice/edge/changes"
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -58,8 +58,8 @@ type Shared struct {
 	Do    func(context.Context, wire.Command) wire.Result
 	Rules *RuleStore
 	Local *rulelist.List // nil: changes of rules are in the PoP's list
-	// EtcdStatus is of the etcd that rules are in; nil: they are in none.
-	EtcdStatus func() control.EtcdStatus
+	// PlaceStatus is of where several PoPs have their rules; nil: this one's are not there.
+	PlaceStatus func() control.EtcdStatus
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
@@ -94,16 +94,17 @@ func (s *Shared) Sync(ctx context.Context) error {
 	return s.sync(ctx)
 }
 
-// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers;
-// nil: there are none. Nothing has been started yet, and no command sent.
+// Join makes what an edge of a configuration counts in. place is where several PoPs have their
+// rules, and others are the PoPs that are its peers; nil: there are none. Nothing has been started
+// yet, and no command sent.
 func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log,
-	others *peers.Peers) (*Shared, error) {
+	place *rulelist.Place, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Table.Counters, Began: time.Now()}),
 			Blocks: mitigation.New(c.Table.Counters, nil), InFlight: inflight.New(inflight.Options{}),
 			log: log}
 		s.sync = s.tidy
-		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
+		return s, s.keepRulesApart(c, key, rand.Uint64(), happened, place)
 	}
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
@@ -116,7 +117,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
 		log:      log,
 	}
-	id, apart := rand.Uint64(), rulesApart(c)
+	id, apart := rand.Uint64(), rulesApart(c, place)
 	var decided func(across.Block)
 	var counted func(across.Count)
 	if others != nil {
@@ -146,8 +147,8 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		others.AddPeerBlock, others.AddCount = machine.Announcer.AddPeerBlock, machine.Announcer.AddCount
 	}
 	s.TurnPeers(c)
-	if len(c.Etcd.Endpoints) > 0 {
-		warnOfRulesLeft(c, key, log)
+	if place != nil {
+		warnOfRulesLeft(c, key, place, log)
 	}
 	if err := s.openState(c, stateName, machine.Operators); err != nil {
 		return nil, err
@@ -163,10 +164,10 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		watch(ctx, machine, c.PoP.Name, happened)
 	})
 	if apart {
-		if err := s.keepRulesApart(c, key, id, happened); err != nil {
+		if err := s.keepRulesApart(c, key, id, happened, place); err != nil {
 			return nil, err
 		}
-		if s.EtcdStatus == nil {
+		if place == nil {
 			s.Rules.Warnings = append(s.Rules.Warnings,
 				"this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
 		}
@@ -311,18 +312,18 @@ func (s *Shared) Unkept() (list []control.Unkept) {
 
 // rulesApart reports whether changes of rules are in another list than the PoP's, where anyone who
 // guesses its secret could make them.
-func rulesApart(c *config.Config) bool {
-	return len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" || len(c.Etcd.Endpoints) > 0
+func rulesApart(c *config.Config, place *rulelist.Place) bool {
+	return len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" || place != nil
 }
 
-// keepRulesApart has changes of rules travel over etcd, or stay on this edge.
+// keepRulesApart has changes of rules travel over a place of several PoPs, or stay on this edge.
 func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64,
-	happened *events.Log) error {
-	if len(c.Etcd.Endpoints) > 0 {
-		return s.keepRulesInEtcd(c, key, id, happened)
+	happened *events.Log, place *rulelist.Place) error {
+	if place != nil {
+		return s.keepRulesAt(place, c, key, id, happened)
 	}
 	s.Local = rulelist.New(key, id)
-	if err := s.openState(c, apartName(c), s.Local); err != nil {
+	if err := s.openState(c, apartName(nil), s.Local); err != nil {
 		return err
 	}
 	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes,
@@ -331,6 +332,43 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64,
 			return s.Local.Add(w, now)
 		}, Save: s.save}
 	s.warnWithoutDisk()
+	return nil
+}
+
+// keepRulesAt has changes of rules travel over a place, to the edges of all PoPs that share it. What
+// it has now is in force from the start, if it answers soon.
+func (s *Shared) keepRulesAt(place *rulelist.Place, c *config.Config, key secret.Secret, id uint64,
+	happened *events.Log) error {
+	in, err := place.Open(key, id, happened)
+	if err != nil {
+		return err
+	}
+	s.Local, s.PlaceStatus = in.Copy(), in.Status
+	if err := s.openState(c, apartName(place), s.Local); err != nil {
+		return err
+	}
+	in.Load(context.Background())
+	s.Rules = &RuleStore{
+		Origin: place.Origin, List: s.Local.Changes, Add: in.Add, Describe: in.Describe,
+		InForce: func(version uint64, refused []operatorlog.Mark) {
+			in.InForce(version, refused)
+			if s.Machine != nil {
+				s.Machine.Operators.InForce(0, refused) // it has none itself
+			}
+		},
+		Await: func(made func() Made) Progress {
+			return await(placeLook, func() (now Progress, overtaken bool) {
+				m := made()
+				// Otherwise it is read again
+				if spread, err := in.Spread(m.Rule, m.Marks); err == nil {
+					now.Spread = &spread
+				}
+				return now, m.Overtaken
+			})
+		},
+		Save: s.save,
+	}
+	s.beside = append(s.beside, in.Follow)
 	return nil
 }
 
@@ -347,6 +385,8 @@ const (
 	spreadWait    = 2 * time.Second
 	overruledWait = 800 * time.Millisecond // if by then another operator's order is known to stand
 	spreadLook    = 10 * time.Millisecond
+	// placeLook is how often a place is read for that: all edges that share it are in the answer.
+	placeLook = 50 * time.Millisecond
 )
 
 // await waits until all edges have what was said, or for as long as an operator does.

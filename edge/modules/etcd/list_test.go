@@ -1,6 +1,6 @@
 //go:build system
 
-package rulelist
+package etcd
 
 import (
 	"context"
@@ -30,9 +30,9 @@ func word(rule string, n int) operatorlog.Order {
 }
 
 // An edge keeps a list in etcd, once it follows.
-func newEdge(t *testing.T, n *etcdtest.Node, id uint64) *Etcd {
+func newEdge(t *testing.T, n *etcdtest.Node, id uint64) *shared {
 	t.Helper()
-	e, err := NewEtcd(secret.Of([]byte("k")), id, etcd.Config{Endpoints: []string{n.Endpoint}, Prefix: "/s/"}, func(bool, string, string) {})
+	e, err := open(secret.Of([]byte("k")), id, etcd.Config{Endpoints: []string{n.Endpoint}, Prefix: "/s/"}, func(bool, string, string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func newEdge(t *testing.T, n *etcdtest.Node, id uint64) *Etcd {
 	return e
 }
 
-func follow(t *testing.T, edges ...*Etcd) {
+func follow(t *testing.T, edges ...*shared) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for _, e := range edges {
@@ -51,7 +51,7 @@ func follow(t *testing.T, edges ...*Etcd) {
 		all.Wait()
 	})
 	for _, e := range edges {
-		until(t, "following", e.Up)
+		until(t, "following", e.up)
 	}
 }
 
@@ -67,14 +67,14 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 // knowsOf is what an edge knows of a rule, while it goes on hearing.
-func (e *Etcd) knowsOf(rule string) []operatorlog.Entry {
+func (e *shared) knowsOf(rule string) []operatorlog.Entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ofRule(rule)
 }
 
 // has is what an edge has, as text: by rule, the newest first.
-func (e *Etcd) has() string {
+func (e *shared) has() string {
 	list, _, _ := e.Changes()
 	var all []string
 	for i := range list {
@@ -92,7 +92,7 @@ func TestPastsComeTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	var edges []*Etcd
+	var edges []*shared
 	for id := range uint64(3) {
 		e := newEdge(t, n, id+1)
 		for i := range 8 { // of the same versions: the clock stands
@@ -174,8 +174,7 @@ func TestAddOverAnother(t *testing.T) {
 		t.Errorf("over a version that has passed: %v", err)
 	}
 	until(t, "at the other", func() bool { return b.has() == a.has() })
-	// Its own change is the last that b has seen, whatever a says meanwhile: then etcd refuses.
-	_, version, _ = b.Changes()
+	// Of etcd b has seen no more than this, whatever a says meanwhile: then etcd refuses.
 	b.mu.Lock()
 	revision := b.revisions["r"]
 	b.mu.Unlock()
@@ -185,12 +184,13 @@ func TestAddOverAnother(t *testing.T) {
 	}
 	until(t, "at the other", func() bool { return b.has() == a.has() })
 	b.mu.Lock()
-	b.revisions["r"], b.version = revision, version // it has not heard yet
+	b.revisions["r"] = revision // it has not heard yet
 	b.mu.Unlock()
+	_, version, _ = b.Changes()
 	if _, err := b.Add(word("r", 4), version, start); !errors.Is(err, changes.ErrMoved) {
 		t.Errorf("over what etcd has not any more: %v", err)
 	}
-	if puts, _ := b.Counts(); puts != (PutCounts{Conflict: 1}) {
+	if puts, _ := b.counted(); puts != (putCounts{conflict: 1}) {
 		t.Errorf("%+v", puts)
 	}
 	if !strings.Contains(b.has(), `"limit":3}`) || strings.Contains(b.has(), `"limit":4}`) {
@@ -210,7 +210,7 @@ func TestAddOverAnother(t *testing.T) {
 		s, err := a.Spread("r", []operatorlog.Mark{mark})
 		return err == nil && s.Have == 2
 	})
-	if _, wrong := b.Counts(); wrong != 1 {
+	if _, wrong := b.counted(); wrong != 1 {
 		t.Errorf("%d wrong", wrong)
 	}
 }

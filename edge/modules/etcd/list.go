@@ -1,6 +1,4 @@
-//go:build !minimal
-
-package rulelist
+package etcd
 
 import (
 	"context"
@@ -10,10 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
+	"sluice/edge/changes/rulelist"
 	"sluice/edge/control"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
@@ -29,26 +29,26 @@ const (
 // maxValue bounds what is read of one rule: ten changes of the longest kind, and room.
 const maxValue = 128 << 10
 
-// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is
+// shared is a list that edges of several PoPs have in etcd, and keep a copy of. What etcd has is
 // merged into the copy; what the copy has and etcd lacks, because it was put back to an older
 // state, is written again: so the newest change stands everywhere, and nothing that an edge
 // remembers is lost. A change is made in etcd first, over what this edge has seen there, or not at
 // all. A value that is no history of a rule is left alone, and reported.
-type Etcd struct {
-	*List
+type shared struct {
+	*rulelist.List
 	store  *etcd.Store
 	report func(bad bool, rule, text string)
+	id     uint64
 	name   string // of this edge in etcd: its ID
 
-	// List.mu guards these too.
+	mu sync.Mutex // the copy has one of its own, which is locked within this
 	// By rule: of what etcd has of it; a copy of etcd's index for those that this edge has seen of
 	revisions map[string]int64
 	wrong     map[string]string // by rule: why what etcd has of it cannot be read
 	self      edgeState
 	laid      uint64 // the version that is in force here
 	seen      int64  // the latest revision of a rule that this edge has
-	own       int64  // the latest revision that it wrote
-	counts    PutCounts
+	counts    putCounts
 }
 
 // edgeState is what an edge publishes about itself in etcd.
@@ -58,19 +58,19 @@ type edgeState struct {
 	Refuses  []string `json:"refuses,omitempty"`
 }
 
-// PutCounts is what became of changes that this edge wrote.
-type PutCounts struct{ Done, Conflict, Failed uint64 }
+// putCounts is what became of changes that this edge wrote.
+type putCounts struct{ done, conflict, failed uint64 }
 
-// NewEtcd is New for a list in etcd. report is called, for operators, when etcd stops answering, or
-// has an unreadable value of a rule (bad), and when it is good again.
-func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule,
-	text string)) (*Etcd, error) {
+// open makes the list of an edge with an ID. report is called, for operators, when etcd stops
+// answering, or has an unreadable value of a rule (bad), and when it is good again.
+func open(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule,
+	text string)) (*shared, error) {
 	name := fmt.Sprintf("%016x", id)
 	store, err := etcd.New(c, ruleNames, edgeNames+name)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{List: New(key, id), store: store, report: report, name: name,
+	e := &shared{List: rulelist.New(key, id), store: store, report: report, id: id, name: name,
 		revisions: make(map[string]int64), wrong: make(map[string]string)}
 	store.Turned = func(why error) {
 		if why != nil {
@@ -83,9 +83,12 @@ func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, 
 	return e, nil
 }
 
+// Copy is what this edge has.
+func (e *shared) Copy() *rulelist.List { return e.List }
+
 // Load reads what etcd has, if it answers soon; else what this edge had stays, and Follow goes on
 // asking.
-func (e *Etcd) Load(ctx context.Context) {
+func (e *shared) Load(ctx context.Context) {
 	if values, err := e.store.Read(ctx); err == nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -96,12 +99,12 @@ func (e *Etcd) Load(ctx context.Context) {
 }
 
 // Follow keeps copy and etcd together until ctx is done.
-func (e *Etcd) Follow(ctx context.Context) {
+func (e *shared) Follow(ctx context.Context) {
 	e.store.Follow(ctx, func(values []etcd.Value, all bool) { e.take(ctx, values, all) })
 }
 
 // take takes in etcd's values, and writes what they lack.
-func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
+func (e *shared) take(ctx context.Context, values []etcd.Value, all bool) {
 	now := time.Now()
 	e.mu.Lock()
 	var lacks []string
@@ -121,7 +124,8 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 			}
 		}
 		var last string
-		for _, c := range e.list.Changes() {
+		list, _, _ := e.Changes()
+		for _, c := range list {
 			if c.Rule != last && e.revisions[c.Rule] == 0 {
 				lacks = append(lacks, c.Rule)
 			}
@@ -139,7 +143,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 
 // received takes in a value, and reports whether it lacks something of a rule that this edge has.
 // mu is locked.
-func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
+func (e *shared) received(v etcd.Value, now time.Time) (lacks bool) {
 	rule := strings.TrimPrefix(v.Name, ruleNames)
 	if v.Text != nil && v.Revision < e.revisions[rule] {
 		return false // the watch repeats what a Put has returned already
@@ -159,19 +163,19 @@ func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 		return false
 	}
 	e.good(rule)
-	e.merge(entries, now)
+	e.Merge(entries, now)
 	var both operatorlog.List
 	both.Merge(entries, now)
 	both.Merge(e.ofRule(rule), now)
 	// By their marks: ends, which clocks may bound otherwise, would be written for ever
-	return slices.ContainsFunc(ofRule(&both, rule), func(c operatorlog.Entry) bool {
+	return slices.ContainsFunc(ofRule(both.Changes(), rule), func(c operatorlog.Entry) bool {
 		return !slices.ContainsFunc(entries,
 			func(o operatorlog.Entry) bool { return o.Mark() == c.Mark() })
 	})
 }
 
 // good notes that a rule's value is readable. mu is locked.
-func (e *Etcd) good(rule string) {
+func (e *shared) good(rule string) {
 	if _, was := e.wrong[rule]; was {
 		delete(e.wrong, rule)
 		e.report(false, rule, "what etcd has of a rule can be read again")
@@ -179,10 +183,13 @@ func (e *Etcd) good(rule string) {
 }
 
 // ofRule is what this edge has of a rule. mu is locked.
-func (e *Etcd) ofRule(rule string) []operatorlog.Entry { return ofRule(&e.list, rule) }
+func (e *shared) ofRule(rule string) []operatorlog.Entry {
+	list, _, _ := e.Changes()
+	return ofRule(list, rule)
+}
 
-func ofRule(l *operatorlog.List, rule string) (list []operatorlog.Entry) {
-	for _, c := range l.Changes() {
+func ofRule(all []operatorlog.Entry, rule string) (list []operatorlog.Entry) {
+	for _, c := range all {
 		if c.Rule == rule {
 			list = append(list, c)
 		}
@@ -192,7 +199,7 @@ func ofRule(l *operatorlog.List, rule string) (list []operatorlog.Entry) {
 
 // restore writes what this edge has of a rule and etcd lacks. Others may do the same, so it looks
 // again at what they have written.
-func (e *Etcd) restore(ctx context.Context, rule string) error {
+func (e *shared) restore(ctx context.Context, rule string) error {
 	for {
 		e.mu.Lock()
 		entries, revision := e.ofRule(rule), e.revisions[rule]
@@ -216,47 +223,48 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 // Add sends a change to all edges: in etcd, over what was there at the version that it was made of.
 // The error is changes.ErrMoved if there is something else by now, and changes.ErrAway if etcd does
 // not answer.
-func (e *Etcd) Add(w operatorlog.Order, version uint64,
+func (e *shared) Add(w operatorlog.Order, version uint64,
 	now time.Time) (mark operatorlog.Mark, err error) {
 	e.mu.Lock()
-	if e.version != version {
+	list, is, _ := e.Changes()
+	if is != version {
 		e.mu.Unlock()
 		return mark, changes.ErrMoved
 	}
 	var next operatorlog.List // with what etcd has not yet
-	next.Merge(e.list.Changes(), now)
+	next.Merge(list, now)
 	if mark, err = next.Add(w, e.id, 0, now); err != nil {
 		e.mu.Unlock()
 		return mark, err
 	}
-	entries, revision := ofRule(&next, w.Rule), e.revisions[w.Rule]
+	entries, revision := ofRule(next.Changes(), w.Rule), e.revisions[w.Rule]
 	e.mu.Unlock()
 	v, done, err := e.store.Put(context.Background(), ruleNames+w.Rule, encode(entries), revision)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case errors.Is(err, etcd.ErrAway):
-		e.counts.Failed++
+		e.counts.failed++
 		return mark, fmt.Errorf("%w: %w", changes.ErrAway, err)
 	case err != nil:
-		e.counts.Failed++
+		e.counts.failed++
 		return mark, fmt.Errorf("%w: %w; it may be changed all the same: look again",
 			changes.ErrAway, err)
 	case !done:
-		e.counts.Conflict++
+		e.counts.conflict++
 		e.received(v, now)
 		return mark, changes.ErrMoved
 	}
-	e.counts.Done++
+	e.counts.done++
 	e.good(w.Rule)
 	e.revisions[w.Rule] = max(e.revisions[w.Rule], v.Revision)
-	e.seen, e.own = max(e.seen, v.Revision), v.Revision
-	e.merge(entries, now)
+	e.seen = max(e.seen, v.Revision)
+	e.Merge(entries, now)
 	return mark, nil
 }
 
 // InForce notes that a version is in force here, except what cannot be.
-func (e *Etcd) InForce(version uint64, refused []operatorlog.Mark) {
+func (e *shared) InForce(version uint64, refused []operatorlog.Mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.laid, e.self.Refuses, e.self.Refused = version, nil, len(refused)
@@ -267,7 +275,7 @@ func (e *Etcd) InForce(version uint64, refused []operatorlog.Mark) {
 }
 
 // Describe sets what this edge publishes about itself.
-func (e *Etcd) Describe(s control.EdgeStatus) {
+func (e *shared) Describe(s control.EdgeStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.ID, s.Refused = e.name, e.self.Refused
@@ -275,8 +283,8 @@ func (e *Etcd) Describe(s control.EdgeStatus) {
 }
 
 // announce publishes what is in force here, if that has changed. mu is locked.
-func (e *Etcd) announce() {
-	if e.laid == e.version {
+func (e *shared) announce() {
+	if _, version, _ := e.Changes(); e.laid == version {
 		e.self.Revision = e.seen
 	}
 	text, _ := json.Marshal(e.self) // it always can be
@@ -287,7 +295,7 @@ func markText(m operatorlog.Mark) string { return fmt.Sprintf("%d-%016x", m.Gene
 
 // Spread is how far changes of a rule have come, of which one is this edge's own. The error is that
 // etcd does not answer.
-func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, error) {
+func (e *shared) Spread(rule string, marks []operatorlog.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
 		return control.Spread{}, err
@@ -312,7 +320,7 @@ func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, er
 }
 
 // others are the other edges, as they say of themselves.
-func (e *Etcd) others() (list []edgeState, err error) {
+func (e *shared) others() (list []edgeState, err error) {
 	values, err := e.store.List(context.Background(), edgeNames)
 	for _, v := range values {
 		var state edgeState
@@ -325,7 +333,7 @@ func (e *Etcd) others() (list []edgeState, err error) {
 }
 
 // Status returns for operators whether etcd answers, and which edges share it.
-func (e *Etcd) Status() control.EtcdStatus {
+func (e *shared) Status() control.EtcdStatus {
 	others, _ := e.others() // else up is false
 	up := e.store.Status()
 	e.mu.Lock()
@@ -341,12 +349,12 @@ func (e *Etcd) Status() control.EtcdStatus {
 	return s
 }
 
-// Up reports whether etcd answers.
-func (e *Etcd) Up() bool { return e.store.Status().Up }
+// up reports whether etcd answers.
+func (e *shared) up() bool { return e.store.Status().Up }
 
-// Counts is for metrics: what became of what this edge wrote, and how many values or changes in
+// counted is for metrics: what became of what this edge wrote, and how many values or changes in
 // them cannot be in force here.
-func (e *Etcd) Counts() (puts PutCounts, wrong int) {
+func (e *shared) counted() (puts putCounts, wrong int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.counts, len(e.wrong) + e.self.Refused
