@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -220,8 +222,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful, notes []string) {
 			secrets[f.Setting] = f.Path
 		}
 	}
-	for what, file := range secrets {
-		if settings.OpenToAll(file) {
+	for _, what := range slices.Sorted(maps.Keys(secrets)) {
+		if file := secrets[what]; settings.OpenToAll(file) {
 			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}
 	}

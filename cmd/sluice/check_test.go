@@ -82,6 +82,8 @@ func TestCheck(t *testing.T) {
 		{"empty token", "admin_token_file: " + empty, []string{"admin_token_file: " + empty + " is empty"}, nil},
 		{"token for everybody", "admin_token_file: " + shown, nil, []string{"admin_token_file: every user of this machine can read " + shown}},
 		{"secret for everybody", tier + shown + "}", nil, []string{"pop.secret_file: every user of this machine can read " + shown}},
+		{"several files for everybody", "admin_token_file: " + shown + "\n" + tier + shown + "}\nstate_dir: " + dir + "\n" + store + "username: a, password_file: " + shown + "}\nrate_limit_service: {listen: '127.0.0.1:0', cert_file: " + cert + ", key_file: " + key + "}", nil,
+			[]string{"admin_token_file: every user", "etcd.password_file: every user", "pop.secret_file: every user"}},
 		{"certificate that is none", "listen_tls: '127.0.0.1:0'\ntls: {certificate: " + pem + ", key: " + pem + "}", []string{"edge: certificate " + pem}, nil},
 		{"certificate that has expired", left(-time.Hour), nil, []string{"listen_tls: the certificate in "}},
 		{"certificate that soon expires", left(13*24*time.Hour - time.Minute), nil, []string{"listen_tls: the certificate in "}},
