@@ -1,3 +1,4 @@
+// Package envoy reads the descriptors of envoyproxy/ratelimit, from YAML of any shape that has them.
 package envoy
 
 import (
@@ -23,6 +24,7 @@ type file struct {
 var units = map[string]string{"second": "1s", "minute": "1m", "hour": "1h", "day": "24h",
 	"week": "", "month": "", "year": ""}
 
+// Read makes rules of the limits of descriptors.
 func Read(r *limit.Result, text string) error {
 	docs, err := readTrees(text, func(line int) int { return line })
 	if err != nil {

@@ -1,3 +1,7 @@
+// Package haproxy reads what refuses by a counter of a stick table.
+//
+// lines.go parses sections, lines and their conditions; haproxy.go knows what stands above a line;
+// condition.go translates conditions, and refusal.go what a line refuses.
 package haproxy
 
 import (
@@ -42,7 +46,7 @@ type track struct {
 	again       bool // another line may have filled the slot before
 }
 
-// haproxy makes rules of what refuses by a counter.
+// Read makes rules of the lines of a file of HAProxy that refuse by a counter.
 func Read(r *limit.Result, text string) error {
 	sections, err := parse(text)
 	if err != nil {

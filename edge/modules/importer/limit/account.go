@@ -28,15 +28,15 @@ type Mention struct {
 	From string `json:"from"`
 }
 
-// mention has a limit accounted for.
+// Mention has a limit accounted for.
 func (r *Result) Mention(m Mention) { r.mentions = append(r.mentions, m) }
 
-// leftOut notes that a limit has no rule.
+// LeftOut notes that a limit has no rule.
 func (r *Result) LeftOut(m Mention, format string, args ...any) {
 	r.Note(m.Position, "left out: %s: %s", m.From, fmt.Sprintf(format, args...))
 }
 
-// passOver accounts for a limit that has no rule.
+// PassOver accounts for a limit that has no rule.
 func (r *Result) PassOver(m Mention, format string, args ...any) {
 	r.Mention(m)
 	r.LeftOut(m, format, args...)

@@ -10,18 +10,20 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// A condition is what a rule is about, and what it leaves out.
+// A Condition is what a rule is about, and what it leaves out.
 type Condition struct {
 	Match, Not yaml.MapSlice
 	Unknown    []string // what is not understood
 }
 
+// Clone is a copy that shares nothing with c.
 func (c *Condition) Clone() Condition {
 	return Condition{slices.Clone(c.Match), slices.Clone(c.Not), slices.Clone(c.Unknown)}
 }
 
-// put sets a field of what a rule is about, or of what it leaves out. It leaves out each of several
-// values; of requests that have two at once a match cannot say anything.
+// Put sets a field of what a rule is about, or of what it leaves out: that are all values that the
+// field is given. A match has one value of a field; a second one, which was written so, is not
+// understood.
 func (c *Condition) Put(not bool, field string, v any, written string) {
 	to := &c.Match
 	if not {
@@ -51,7 +53,7 @@ func texts(v any) []string {
 	return list
 }
 
-// and adds what another condition asks.
+// And adds what another condition asks.
 func (c *Condition) And(other Condition, written string) {
 	for _, item := range other.Match {
 		c.Put(false, item.Key.(string), item.Value, written)
@@ -70,17 +72,17 @@ func (c *Condition) whole() yaml.MapSlice {
 	return m
 }
 
-// named is one header, cookie or parameter, with what it has to be.
+// Named is one header, cookie or parameter, with what it has to be.
 func Named(name string, v any) yaml.MapSlice { return yaml.MapSlice{{Key: name, Value: v}} }
 
-// fieldOf is the field of a match that is about what a part of a key is, and the name there of that
+// FieldOf is the field of a match that is about what a part of a key is, and the name there of that
 // header, cookie or parameter; "": it is none of these.
 func FieldOf(part string) (field, name string) {
 	kind, name, _ := strings.Cut(part, ":")
 	return map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind], name
 }
 
-// counted leaves out requests without that by which a key counts, which others do not count.
+// Counted leaves out requests without that by which a key counts, which others do not count.
 func (c *Condition) Counted(part, written string) {
 	field, name := FieldOf(part)
 	is := func(item yaml.MapItem) bool { return strings.EqualFold(item.Key.(string), name) }
@@ -96,7 +98,7 @@ func (c *Condition) Counted(part, written string) {
 // maxExpression bounds a regular expression that is made of several.
 const maxExpression = 1000
 
-// isExpression reports whether a rule can have a regular expression. PCRE says more.
+// IsExpression reports whether a rule can have a regular expression. PCRE says more.
 func IsExpression(e string) bool {
 	_, err := regexp.Compile(e)
 	return err == nil && len(e) <= maxExpression
@@ -109,18 +111,19 @@ var clientHeaders = strings.Fields(`x-forwarded-for forwarded x-real-ip x-client
 	x-azure-clientip x-azure-socketip x-appengine-user-ip cloudfront-viewer-address
 	x-envoy-external-address client-ip wl-proxy-client-ip proxy-client-ip`)
 
+// IsClientHeader reports whether proxies name a client in a header.
 func IsClientHeader(name string) bool {
 	return slices.Contains(clientHeaders, strings.ToLower(name))
 }
 
-// namesClient is the note about a key that names the client.
+// NamesClient is the note about a key that names the client.
 func NamesClient(key string) string {
 	return key +
 		" names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
 		"source.header; then the source is the client, and mode: shadow can go"
 }
 
-// prefixes are those of a list that are addresses or CIDR.
+// Prefixes are those of a list that are addresses or CIDR.
 func Prefixes(list []string) (good, bad []string) {
 	for _, text := range list {
 		p, err := netip.ParsePrefix(text)
@@ -139,6 +142,7 @@ func Prefixes(list []string) (good, bad []string) {
 	return good, bad
 }
 
+// Unique is a list without what stands in it again.
 func Unique[T comparable](list []T) (all []T) {
 	for _, x := range list {
 		if !slices.Contains(all, x) {

@@ -69,6 +69,7 @@ func (z *zone) within(c *limit.Condition) []string {
 	return key
 }
 
+// RequestURI is the note about a key that has $request_uri.
 const RequestURI = "$request_uri has the query as well, and a path has not"
 
 // named notes that the key of a zone is what names the client, or that it tells more requests apart

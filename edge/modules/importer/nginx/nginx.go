@@ -1,3 +1,5 @@
+// Package nginx reads limit_req and limit_conn: which zone counts whom (key.go), which requests of
+// them a location or server has (places.go), and what other files say (files.go).
 package nginx
 
 import (
@@ -45,6 +47,7 @@ type scope struct {
 	where string
 }
 
+// Read makes rules of the limits of a file of nginx, and of those that it includes.
 func Read(r *limit.Result, text string) error {
 	list, err := readFiles(r, text)
 	if err != nil {
