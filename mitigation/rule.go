@@ -172,4 +172,6 @@ type Spread struct {
 	Known   int      `json:"known"`   // edges of the PoP, this one included
 	Have    int      `json:"have"`    // of them, those where they are in force
 	Missing []string `json:"missing"` // the others, by name
+	// Of the missing, those that cannot have one of them in force
+	Refused []string `json:"refused,omitempty"`
 }

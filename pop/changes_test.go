@@ -136,7 +136,7 @@ func TestWhoHasAChange(t *testing.T) {
 		e.Machine.Operators.InForce(version, refused)
 	}
 	pass(w, 2*time.Second)
-	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 2 || !slices.Equal(s.Missing, []string{"edge2"}) {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 2 || !slices.Equal(s.Missing, []string{"edge2"}) || !slices.Equal(s.Refused, s.Missing) {
 		t.Errorf("refused by one: %+v", s)
 	}
 	if s := w.Edges[0].Machine.Operators.Spread(block); s.Have != 3 {

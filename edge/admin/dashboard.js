@@ -94,7 +94,7 @@ const when = t => utc(t).slice(0, 10) === utc(Date.now()).slice(0, 10) ? clock(t
 const ruleName = rule => rule === "*" ? "all rules" : rule;
 const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`;
 const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
-const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
+const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not ${e.refused ? "" : "yet "}on ${e.missing.join(", ")})` : "");
 const warned = a => [].concat(a?.warnings || [], a?.warning || []).map(w => ". " + w).join("");
 
 // who is an operator, and where he came from.

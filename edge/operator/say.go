@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,26 @@ func (s *Spread) known() string {
 	case s.Have >= s.Known:
 		return fmt.Sprintf("on all %d edges %s", s.Known, s.where())
 	}
-	they := "it"
-	if len(s.Missing) > 1 {
-		they = "they"
+	text := fmt.Sprintf("on %d of the %d edges %s", s.Have, s.Known, s.where())
+	late := slices.DeleteFunc(slices.Clone(s.Missing),
+		func(name string) bool { return slices.Contains(s.Refused, name) })
+	switch len(late) {
+	case 0:
+	case 1:
+		text += fmt.Sprintf(", and not yet on %s: there as soon as it can be reached", late[0])
+	default:
+		text += fmt.Sprintf(", and not yet on %s: there as soon as they can be reached",
+			strings.Join(late, ", "))
 	}
-	return fmt.Sprintf("on %d of the %d edges %s, and not yet on %s: there as soon as %s can be reached", s.Have, s.Known, s.where(), strings.Join(s.Missing, ", "), they)
+	switch len(s.Refused) {
+	case 0:
+	case 1:
+		text += fmt.Sprintf("; %s cannot have it, and its log says why", s.Refused[0])
+	default:
+		text += fmt.Sprintf("; %s cannot have it, and their logs say why",
+			strings.Join(s.Refused, ", "))
+	}
+	return text
 }
 
 // where is what the edges are of.

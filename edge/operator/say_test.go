@@ -25,6 +25,10 @@ func TestSpread(t *testing.T) {
 		{&Spread{Spread: mitigation.Spread{Known: 2, Have: 2}, Apart: 1}, "on the 2 edges of the PoP that are known here; 1 edge counts under another secret and is not among them"},
 		{&Spread{Spread: mitigation.Spread{Known: 3, Have: 2, Missing: []string{"c"}}, Apart: 1},
 			"on 2 of the 3 edges of the PoP, and not yet on c: there as soon as it can be reached; 1 edge counts under another secret and is not among them"},
+		{&Spread{Spread: mitigation.Spread{Known: 3, Have: 2, Missing: []string{"c"}, Refused: []string{"c"}}},
+			"on 2 of the 3 edges of the PoP; c cannot have it, and its log says why"},
+		{&Spread{Spread: mitigation.Spread{Known: 4, Have: 1, Missing: []string{"b", "c", "d"}, Refused: []string{"b", "d"}}},
+			"on 1 of the 4 edges of the PoP, and not yet on c: there as soon as it can be reached; b, d cannot have it, and their logs say why"},
 	} {
 		if got := test.spread.String(); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.spread, got, test.want)

@@ -185,6 +185,10 @@ func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 		} else {
 			s.Have++
 		}
+		if slices.ContainsFunc(marks,
+			func(m operatorlog.Mark) bool { return slices.Contains(e.Refused, m) }) {
+			s.Refused = append(s.Refused, e.Name)
+		}
 		for _, m := range e.Marks {
 			s.Newer = s.Newer || m.Compare(marks[0]) > 0 && !has(self.Marks, m)
 		}

@@ -308,11 +308,16 @@ func (e *shared) Spread(rule string, marks []operatorlog.Mark) (control.Spread, 
 	for _, state := range append([]edgeState{e.self}, others...) {
 		s.Known++
 		pops[state.PoP] = true
-		if state.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks,
-			func(m operatorlog.Mark) bool { return slices.Contains(state.Refuses, markText(m)) }) {
+		refuses := slices.ContainsFunc(marks,
+			func(m operatorlog.Mark) bool { return slices.Contains(state.Refuses, markText(m)) })
+		name := state.PoP + "/" + state.Name
+		if state.Revision >= e.revisions[rule] && !refuses {
 			s.Have++
 		} else {
-			s.Missing = append(s.Missing, state.PoP+"/"+state.Name)
+			s.Missing = append(s.Missing, name)
+		}
+		if refuses {
+			s.Refused = append(s.Refused, name)
 		}
 	}
 	s.PoPs = len(pops)
