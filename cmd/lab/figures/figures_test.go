@@ -26,7 +26,7 @@ var small = map[string]string{
 		"\n<!-- figures rounds -->\n<!-- end -->\n",
 	"docs/figures/figures.yaml": `
 runs:
-  slow: {command: cat slow, long: an hour, measures: [code], spread: seeds 1 to 2}
+  slow: {command: cat slow, long: an hour, measures: [code, counter], spread: seeds 1 to 2}
   quick: {command: cat quick, measures: [code], spread: two rounds}
 tables:
   times: {run: slow, lines: '^ *size  ', under: '^(\w+) log', where: {size: '\d+'}, columns: [log = under, size, took, p99 ms, 'never = not there?'], keys: 2}
@@ -107,7 +107,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A release has no figures that are older than the heart, of a history that is not here, or of a command that is another now.
+// A release has no figures that are older than what they measure of the heart, of a history that is not here, or of a command that is another now.
 func TestFresh(t *testing.T) {
 	root := lay(t)
 	git(t, root, "add", "-A")
@@ -130,8 +130,16 @@ func TestFresh(t *testing.T) {
 	put(t, root, run, strings.Replace(stored, "command: cat", "command: dog", 1))
 	fresh("slow is of another command: dog slow")
 	put(t, root, run, stored)
-	put(t, root, "counter/a.go", "package counter")
+	for _, other := range []string{"pop/a.go", "counter/a_test.go"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, other)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, root, other, "package other")
+	}
 	git(t, root, "add", "-A")
-	git(t, root, "commit", "-qm", "the heart")
+	git(t, root, "commit", "-qm", "what the run does not measure")
+	fresh("")
+	put(t, root, "counter/a.go", "package counter")
+	git(t, root, "commit", "-qam", "what it measures of the heart")
 	fresh("the last change of counter")
 }

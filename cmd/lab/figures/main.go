@@ -8,7 +8,8 @@
 //
 // A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long
 // one printed last is in docs/figures/runs, with its command, commit, date and machine, and --long
-// runs it anew. --fresh runs nothing, and fails where a stored run is older than the heart.
+// runs it anew. --fresh runs nothing, and fails where a stored run is older than
+// what it measures of the heart.
 package main
 
 import (
@@ -31,7 +32,7 @@ func main() {
 		"run nothing, not what is quick either: write what is stored")
 	long := pflag.Bool("long", false, "run what takes long as well")
 	fresh := pflag.Bool("fresh", false,
-		"run and write nothing, and fail if a stored run is of an older commit than the last change of the heart")
+		"run and write nothing, and fail if a stored run is of an older commit than the last change of what it measures of the heart")
 	only := pflag.StringSlice("only", nil,
 		"run these `NAMES` alone, whether they are quick or long")
 	root := pflag.String("root", "../..", "the `FOLDER` of the repository")

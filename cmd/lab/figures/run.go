@@ -183,16 +183,17 @@ func (r *run) revision() string {
 var heart = []string{"counter", "mitigation", "pop", "edge/limiter"}
 
 // fresh is an error that names each run whose figures are of another history, of another command,
-// or older than the heart.
+// or older than what it measures of the heart. Tests of the heart change no figure.
 func (b *book) fresh() (stale error) {
-	changed, err := (&run{root: b.root}).git(append([]string{"log", "-1", "--format=%h", "--"},
-		heart...)...)
-	if err != nil {
-		return fmt.Errorf("the commits are needed to say how old figures are: clone the whole repository: %w", err)
-	}
 	for _, name := range sorted(b.Runs) {
 		r, why := b.Runs[name], ""
 		_, unknown := r.git("merge-base", "--is-ancestor", r.commit, "HEAD")
+		of := r.ofHeart()
+		changed, err := r.git(append([]string{"log", "-1", "--format=%h", "--", ":!*_test.go"},
+			of...)...)
+		if err != nil {
+			return fmt.Errorf("the commits are needed to say how old figures are: clone the whole repository: %w", err)
+		}
 		_, older := r.git("merge-base", "--is-ancestor", changed, r.commit)
 		switch {
 		case r.Long == "": // make figures runs it each time
@@ -200,9 +201,9 @@ func (b *book) fresh() (stale error) {
 			why = "was never run"
 		case unknown != nil:
 			why = "is of commit " + r.commit + ", which is not in the history"
-		case older != nil:
+		case len(of) > 0 && older != nil:
 			why = "is of commit " + r.commit + ", older than " + changed + ", the last change of " +
-				strings.Join(heart, ", ")
+				strings.Join(of, ", ")
 		case r.command != r.Command:
 			why = "is of another command: " + r.command
 		}
@@ -212,6 +213,17 @@ func (b *book) fresh() (stale error) {
 		}
 	}
 	return stale
+}
+
+// ofHeart are the packages of the heart that the run measures.
+func (r *run) ofHeart() (list []string) {
+	for _, of := range r.Measures {
+		if slices.ContainsFunc(heart,
+			func(h string) bool { return of == h || strings.HasPrefix(of, h+"/") }) {
+			list = append(list, of)
+		}
+	}
+	return list
 }
 
 // note is the line below each table.
