@@ -112,8 +112,7 @@ func (c *Admin) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny || m.Rule == Site {
 				continue
 			}
-			// An order of before the rule had another action
-			if r := in.Rules.ByName(m.Rule); m.Source == Everybody && r != nil && !r.ForEverybody() {
+			if m.Source == Everybody && in.ended(m.Rule) {
 				continue
 			}
 			if src, err := counter.ParseSource(m.Source); err == nil {
@@ -125,6 +124,12 @@ func (c *Admin) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 			}
 		}
 	}
+}
+
+// ended reports whether an order against everybody is of before its rule had another action.
+func (v *View) ended(rule string) bool {
+	r := v.Rules.ByName(rule)
+	return r != nil && !r.ForEverybody()
 }
 
 // InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are

@@ -79,7 +79,8 @@ func (c *Admin) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start,
 				End: bit.End, Reason: bit.Reason})
 			continue
-		case !known, key.Rule == mitigation.Site:
+		case !known, key.Rule == mitigation.Site,
+			key.Source == rules.Everybody && in.ended(named.rule):
 			continue
 		case named.mode == rules.Shadow:
 			to, first = &o.Shadow, &shadow

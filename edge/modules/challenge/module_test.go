@@ -547,8 +547,9 @@ func TestChallengeOfEverybodyEndsWithTheAction(t *testing.T) {
 			"  action: challenge\n  challenge: {difficulty: 6, pass_limit: 3}\n",
 			"  "+change+"\n", 1)))
 		s.want(change, 200, "hello", "/search", html)
-		if n, m := len(s.OnEverybody(time.Now())), len(s.Mitigations(time.Now())); n != on || m != on {
-			t.Errorf("%s: %d rules challenge everybody, %d blocks are shown, want %d", change, n, m, on)
+		o := s.Overview(9, nil, time.Now())
+		if n, m, all := len(s.OnEverybody(time.Now())), len(s.Mitigations(time.Now())), o.Blocked.InForce+o.Shadow.InForce; n != on || m != on || all != on {
+			t.Errorf("%s: %d rules challenge everybody, %d blocks are shown, and %d counted, want %d", change, n, m, all, on)
 		}
 	}
 	edgetest.Must(t, s.Reload("source: {trust: [127.0.0.1]}\n"+yaml))
