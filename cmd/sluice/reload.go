@@ -85,9 +85,7 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		r.server.Failed()
-	} else {
+	if err == nil {
 		before := r.server.Config()
 		fitDescriptors(c)
 		was, waited := r.base, r.waiting()
@@ -111,6 +109,7 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	}
 	r.failed.Store(nil)
 	if err != nil {
+		r.server.Failed()
 		r.failed.Store(&control.FailedReload{At: time.Now(), Error: settings.Sentence(err)})
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
 			Text: "the configuration is wrong: the old one stays in force: " +

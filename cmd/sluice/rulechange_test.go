@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
+	"sluice/edge/edgetest"
 	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
@@ -108,12 +110,12 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 // can, is not made, and one that another edge has made is refused. Neither keeps what comes later from
 // being in force, nor a file from being read again, nor an edge from starting.
 func TestChangesThatCannotBe(t *testing.T) {
-	wrong := map[uint32]bool{13: true, 14: true}
+	wrong := map[uint32]bool{13: true, 14: true, 15: true}
 	no := errors.New("other: no rule may have that limit")
 	other := edge.Module{Name: "other", Prepare: func(s *edge.Setup) (edge.Points, error) {
 		for _, rule := range s.Config.Rules {
 			if wrong[rule.Limit] {
-				return edge.Points{}, no
+				return edge.Points{}, fmt.Errorf("%w: %d", no, rule.Limit)
 			}
 		}
 		return edge.Points{}, nil
@@ -180,7 +182,10 @@ func TestChangesThatCannotBe(t *testing.T) {
 	want(2, 6, 8)
 	must(t, r.lay(parse(", {name: t, limit: 9}")))
 	want(2, 6, 8, 9)
-	if err := r.lay(parse(", {name: t, limit: 13}")); !errors.Is(err, no) {
+	if n := edgetest.Metrics(t, r.server)["sluice_reloads_total{result=failed}"]; n != 0 {
+		t.Errorf("%g reloads failed while changes of another edge wait", n)
+	}
+	if err := r.lay(parse(", {name: t, limit: 15}")); !errors.Is(err, no) || !strings.Contains(err.Error(), "15") {
 		t.Errorf("a wrong file: %v", err)
 	}
 	want(2, 6, 8, 9)
@@ -195,4 +200,8 @@ func TestChangesThatCannotBe(t *testing.T) {
 		t.Errorf("a file beside a change: %v", err)
 	}
 	want(1, 6, 14)
+	wrong[14] = false
+	elsewhere("s", 15) // it was never in force here, so a file that is read again does not wait for it
+	must(t, r.lay(parse(", {name: t, limit: 9}")))
+	want(2, 6, 14, 9)
 }

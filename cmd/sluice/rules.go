@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -31,10 +32,13 @@ func (r *reloader) lay(base *config.Config) error {
 	err := r.put(base, o)
 	var cannot map[operatorlog.Mark]error
 	if err != nil {
+		if wrong := r.server.Check(r.laidOver(base, r.over(base, nil))); wrong != nil {
+			return wrong // not even the file's rules can be in force
+		}
 		cannot = r.without(base, list, err)
 		// A file that is read again does not go before what operators have in force
-		if cannot == nil || base != r.base && !r.hasRefused(cannot) {
-			return err
+		if was := r.inForceOf(cannot); was != nil && base != r.base {
+			return was
 		}
 		o = r.over(base, list)
 		if err := r.put(base, o); err != nil {
@@ -85,23 +89,24 @@ func (r *reloader) laidOver(base *config.Config, o *changes.Overlay) *config.Con
 	return c
 }
 
-// put puts it in force, if it is not.
+// put puts it in force, if it is not. Whether it can be is checked first: where only some of the
+// changes cannot, no reload has failed.
 func (r *reloader) put(base *config.Config, o *changes.Overlay) error {
 	if base == r.base && slices.EqualFunc(o.Rules, r.server.Config().Rules,
 		func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
 		return nil
 	}
-	return r.server.Apply(r.laidOver(base, o))
+	c := r.laidOver(base, o)
+	if err := r.server.Check(c); err != nil {
+		return err
+	}
+	return r.server.Apply(c)
 }
 
 // without refuses those of some changes of rules that cannot be in force on this edge together with
-// the others, and returns them; nil: not even the file's rules can be. The newest give way, since the
-// others were in force before they came.
+// the others, and returns them. The newest give way, since the others were in force before they came.
 func (r *reloader) without(base *config.Config, list []changes.Change,
 	why error) map[operatorlog.Mark]error {
-	if r.server.Check(r.laidOver(base, r.over(base, nil))) != nil {
-		return nil
-	}
 	var all []*changes.Change // that this edge understands, the oldest first
 	for i := range list {
 		if list[i].Kind == "" && list[i].Wrong() == nil {
@@ -128,14 +133,15 @@ func (r *reloader) without(base *config.Config, list []changes.Change,
 	return cannot
 }
 
-// hasRefused reports whether these changes could not be in force here before either.
-func (r *reloader) hasRefused(cannot map[operatorlog.Mark]error) bool {
-	for mark := range cannot {
-		if r.cannot[mark] == nil {
-			return false
+// inForceOf returns why the first of some changes that is in force here cannot be any more; nil:
+// none of them is.
+func (r *reloader) inForceOf(cannot map[operatorlog.Mark]error) error {
+	for _, mark := range slices.SortedFunc(maps.Keys(cannot), operatorlog.Mark.Compare) {
+		if r.known[mark] && r.cannot[mark] == nil {
+			return cannot[mark]
 		}
 	}
-	return true
+	return nil
 }
 
 // takes returns why a new change of a rule cannot be in force here; nil: it can. What could not be
