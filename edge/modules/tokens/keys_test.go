@@ -118,3 +118,23 @@ func TestLongClaim(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A header is the one that is written, whatever its name ends in. Authorization is one like others: beside a
+// cookie it is an error, as it is without keys, and not dropped in silence.
+func TestHeader(t *testing.T) {
+	for text, want := range map[string]string{
+		"{keys_file: k}": "authorization", "{keys_file: k, header: Authorization}": "authorization",
+		"{keys_file: k, header: X-Authorization}":          "x-authorization",
+		"{keys_file: k, header: Authorization, cookie: c}": "header and cookie together",
+		"{header: Authorization}":                          "no keys_file",
+	} {
+		c, err := config.Parser{Modules: edge.Modules{Module()}.Config()}.Parse("a.yaml", []byte("jwt: "+text+"\norigins: [{servers: ['http://127.0.0.1:1']}]"))
+		if err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", text, err, want)
+			}
+		} else if got := string(config.SettingsOf[Settings](c, name).place().Name); got != want {
+			t.Errorf("%s: the token is in %s, want %q", text, got, want)
+		}
+	}
+}

@@ -40,10 +40,11 @@ type Settings struct {
 	KeysFile string `json:"keys_file" want:"file"`
 	// Of signatures that are taken; the key decides which of them it can be
 	Algorithms algorithms `json:"algorithms" each:"once"`
-	Issuer     string     `json:"issuer" want:"file"`         // what iss must be; "": anything
-	Audience   string     `json:"audience" want:"file"`       // what aud must have; "": anything
-	Header     header     `json:"header" want:"name or none"` // where the token is; "": in Authorization
-	Cookie     cookie     `json:"cookie" want:"name or none"` // or in this cookie
+	Issuer     string     `json:"issuer" want:"file"`   // what iss must be; "": anything
+	Audience   string     `json:"audience" want:"file"` // what aud must have; "": anything
+	// Where the token is; "": in Authorization, unless it is in a cookie
+	Header header `json:"header" want:"name or none"`
+	Cookie cookie `json:"cookie" want:"name or none"`
 	// How far clocks may differ, for exp and nbf
 	Leeway time.Duration `json:"leeway" want:"0, or 1s to 10m"`
 }
@@ -112,7 +113,7 @@ func (l algorithms) Check() error {
 
 const authorization = "authorization"
 
-// header is the name of one in small letters; "": Authorization.
+// header is the name of one in small letters.
 type header string
 
 func (h *header) UnmarshalText(text []byte) error {
@@ -121,7 +122,7 @@ func (h *header) UnmarshalText(text []byte) error {
 		message.KindOf([]byte(name)) != message.Other) {
 		return fmt.Errorf("%q cannot hold a token: want Authorization, or a header of your own", name)
 	}
-	*h = header(strings.TrimSuffix(name, authorization))
+	*h = header(name)
 	return nil
 }
 
