@@ -113,8 +113,8 @@ func TestChangesThatCannotBe(t *testing.T) {
 	wrong := map[uint32]bool{13: true, 14: true, 15: true}
 	no := errors.New("other: no rule may have that limit")
 	other := edge.Module{Name: "other", Prepare: func(s *edge.Setup) (edge.Points, error) {
-		for _, rule := range s.Config.Rules {
-			if wrong[rule.Limit] {
+		for i, rule := range s.Config.Rules {
+			if wrong[rule.Limit] || rule.Limit == 17 && s.Config.Rules[1-i].Limit == 16 {
 				return edge.Points{}, fmt.Errorf("%w: %d", no, rule.Limit)
 			}
 		}
@@ -204,4 +204,14 @@ func TestChangesThatCannotBe(t *testing.T) {
 	elsewhere("s", 15) // it was never in force here, so a file that is read again does not wait for it
 	must(t, r.lay(parse(", {name: t, limit: 9}")))
 	want(2, 6, 14, 9)
+	// Nor does what could not be go before what is in force since, although it is older
+	wrong[15], wrong[16] = false, true
+	elsewhere("r", 16)
+	must(t, r.catchUp())
+	must(t, r.lay(parse("")))
+	edit("s", 17, nil)
+	wrong[16] = false
+	elsewhere("t", 13)
+	must(t, r.catchUp())
+	want(3, 6, 17)
 }

@@ -117,14 +117,25 @@ func (r *reloader) without(base *config.Config, list []changes.Change,
 		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Maker, b.Maker))
 	})
 	check := func() error { return r.server.Check(r.laidOver(base, r.over(base, list))) }
-	first := len(all)
-	for ; why != nil && first > 0; why = check() {
+	for _, c := range all { // what could not be before takes nothing from what is in force
+		if was := r.cannot[operatorlog.Mark{Edge: c.Maker, Generation: c.Version}]; was != nil {
+			c.Refuse(was)
+			why = nil
+		}
+	}
+	if why == nil {
+		why = check()
+	}
+	for first := len(all); why != nil && first > 0; why = check() {
 		first--
 		all[first].Refuse(why)
 	}
 	cannot := make(map[operatorlog.Mark]error)
-	for _, c := range all[first:] { // only some of them may be wrong
-		c.Refuse(nil)
+	for _, c := range all {
+		if c.Wrong() == nil {
+			continue
+		}
+		c.Refuse(nil) // only some of them may be wrong
 		if err := check(); err != nil {
 			c.Refuse(err)
 			cannot[operatorlog.Mark{Edge: c.Maker, Generation: c.Version}] = err
