@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,11 +89,18 @@ func (b *tab) open(url string) {
 	}
 }
 
-// until waits for an expression to be true, as long as the browser may live: a page that is answered late asks less often.
+// until waits for an expression to be true, as long as the browser may live: a page that is answered late asks less often. A page that goes to another
+// meanwhile is asked no more, and the other is.
 func (b *tab) until(js string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool]("!!("+js+")", chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0))); err != nil {
-		b.fatal(js, err)
+	for {
+		_, err := chromedp.Run(b.ctx, chromedp.Poll[bool]("!!("+js+")", chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0)))
+		if err == nil {
+			return
+		}
+		if b.ctx.Err() != nil || !strings.Contains(err.Error(), "Cannot find context") && !strings.Contains(err.Error(), "context was destroyed") {
+			b.fatal(js, err)
+		}
 	}
 }
 
