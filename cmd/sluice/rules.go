@@ -51,7 +51,7 @@ func (r *reloader) lay(base *config.Config) error {
 	var refused []operatorlog.Mark
 	why := make(map[operatorlog.Mark]error)
 	for _, f := range append(r.modules.Change(list, now, r.log), o.Refused...) {
-		mark := operatorlog.Mark{Edge: f.Change.Maker, Generation: f.Change.Version}
+		mark := markOf(&f.Change)
 		refused, why[mark] = append(refused, mark), f.Err
 	}
 	slices.SortFunc(refused,
@@ -71,6 +71,11 @@ func changesOf(entries []operatorlog.Entry) []changes.Change {
 		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Mark().Edge, e.Start, e.Text)
 	}
 	return list
+}
+
+// markOf is the mark of the entry that says a change.
+func markOf(c *changes.Change) operatorlog.Mark {
+	return operatorlog.Mark{Edge: c.Maker, Generation: c.Version}
 }
 
 // over lays changes over a file's rules.
@@ -118,7 +123,7 @@ func (r *reloader) without(base *config.Config, list []changes.Change,
 	})
 	check := func() error { return r.server.Check(r.laidOver(base, r.over(base, list))) }
 	for _, c := range all { // what could not be before takes nothing from what is in force
-		if was := r.cannot[operatorlog.Mark{Edge: c.Maker, Generation: c.Version}]; was != nil {
+		if was := r.cannot[markOf(c)]; was != nil {
 			c.Refuse(was)
 			why = nil
 		}
@@ -138,7 +143,7 @@ func (r *reloader) without(base *config.Config, list []changes.Change,
 		c.Refuse(nil) // only some of them may be wrong
 		if err := check(); err != nil {
 			c.Refuse(err)
-			cannot[operatorlog.Mark{Edge: c.Maker, Generation: c.Version}] = err
+			cannot[markOf(c)] = err
 		}
 	}
 	return cannot
@@ -322,7 +327,7 @@ func madeOf(o *changes.Overlay, rule string,
 	mark operatorlog.Mark) (m tier.Made, lost []changes.Overtaken) {
 	m = tier.Made{Rule: rule, Marks: []operatorlog.Mark{mark}}
 	for _, c := range o.Newer(rule, mark.Generation, mark.Edge) {
-		m.Marks = append(m.Marks, operatorlog.Mark{Edge: c.Maker, Generation: c.Version})
+		m.Marks = append(m.Marks, markOf(&c))
 	}
 	lost = o.Overtaken(rule, mark.Generation, mark.Edge)
 	m.Overtaken = len(lost) > 0
